@@ -52,6 +52,16 @@ class HostSlice {
   Tokens tokens_per_block_{0};
 };
 
+void expect_same(const std::vector<request::OutputToken>& one,
+                 const std::vector<request::OutputToken>& two) {
+  ASSERT_EQ(one.size(), two.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].token, two[i].token);
+    EXPECT_NEAR(one[i].logprob, two[i].logprob, 1e-3);
+    EXPECT_EQ(one[i].top.size(), two[i].top.size());
+  }
+}
+
 void expect_same(const Answers& one, const Answers& two) {
   ASSERT_EQ(one.size(), two.size());
   for (const auto& [id, answer] : one) {
@@ -59,10 +69,8 @@ void expect_same(const Answers& one, const Answers& two) {
     EXPECT_EQ(answer.error, "") << "request " << id;
     EXPECT_EQ(answer.reason, other.reason) << "request " << id;
     ASSERT_EQ(answer.ids(), other.ids()) << "request " << id;
-    for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
-      EXPECT_NEAR(answer.tokens[i].logprob, other.tokens[i].logprob, 1e-3);
-      EXPECT_EQ(answer.tokens[i].top.size(), other.tokens[i].top.size());
-    }
+    expect_same(answer.tokens, other.tokens);
+    expect_same(answer.prompt, other.prompt);
   }
 }
 
@@ -89,7 +97,7 @@ TEST_P(OneAndTwo, StepsInFlightGiveTheSameAnswers) {
   const Shape shape = GetParam();
   HostSlice slice(7);
   Random random(20260101);
-  const auto requests = random_requests({.count = 16, .edited = true}, random);
+  const auto requests = random_requests({.count = 16, .edited = true, .scored = true}, random);
   TinyRun run;
   run.options.frames = shape.frames;
   run.tokens_per_block = slice.tokens_per_block();
@@ -116,7 +124,8 @@ TEST_P(OneAndTwo, StepsInFlightGiveTheSameAnswers) {
 TEST(ARequestThatGoesOn, AnswersAsIfItHadNotStopped) {
   HostSlice slice(7);
   Random random(20260102);
-  const auto requests = random_requests({.count = 16, .edited = true, .top_logprobs = 2}, random);
+  const auto requests =
+      random_requests({.count = 16, .edited = true, .top_logprobs = 2, .scored = true}, random);
   TinyRun run;
   run.options.frames = kFrames;
   run.tokens_per_block = slice.tokens_per_block();
@@ -129,6 +138,8 @@ TEST(ARequestThatGoesOn, AnswersAsIfItHadNotStopped) {
     const std::int64_t most = std::min(std::ssize(answer.tokens), request.max_tokens.count - 1);
     const std::int64_t before = random.between(0, most);
     Answer& rest = left[request.id.value] = answer;
+    // They came with the first token.
+    if (before > 0) rest.prompt.clear();
     rest.tokens.erase(rest.tokens.begin(), rest.tokens.begin() + before);
     for (std::int64_t i = 0; i < before; ++i) {
       request.output.push_back(answer.tokens[static_cast<std::size_t>(i)].token);
@@ -141,10 +152,67 @@ TEST(ARequestThatGoesOn, AnswersAsIfItHadNotStopped) {
   expect_same(left, again.answers);
 }
 
+// What each prompt token's log-probability is, asked for one by one: the only token allowed behind
+// the tokens before it.
+std::vector<request::OutputToken> one_by_one(const TinyRun& run, StepExecutor& executor,
+                                             const request::Request& asked) {
+  std::vector<request::Request> requests;
+  for (std::size_t i = 1; i < asked.prompt.size(); ++i) {
+    request::Request request;
+    request.id = RequestId(static_cast<std::int64_t>(i));
+    request.model = asked.model;
+    request.prompt.assign(asked.prompt.begin(),
+                          asked.prompt.begin() + static_cast<std::ptrdiff_t>(i));
+    request.max_tokens = Tokens(1);
+    request.allowed_tokens = {asked.prompt[i]};
+    request.sampling.top_logprobs = asked.sampling.prompt_logprobs;
+    requests.push_back(std::move(request));
+  }
+  std::vector<request::OutputToken> tokens;
+  for (const auto& [id, answer] : run_requests(run, executor, requests).answers) {
+    if (!answer.tokens.empty()) tokens.push_back(answer.tokens.front());
+  }
+  return tokens;
+}
+
+// Whatever the chunks, with and without a cached prefix, and after preemption.
+TEST(LogprobsOfPrompts, AreThoseOfGeneratingTheSameTokens) {
+  HostSlice slice(7);
+  Random random(20260103);
+  auto requests = random_requests({.count = 8, .prompt_max = 40}, random);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].sampling.prompt_logprobs = static_cast<std::int32_t>(i % 4);
+    if (i % 2 == 1) requests[i].prompt = requests[i - 1].prompt;  // found in the prefix cache
+  }
+  TinyRun run;
+  run.options.frames = kFrames;
+  run.tokens_per_block = slice.tokens_per_block();
+  std::vector<std::vector<request::OutputToken>> wanted;
+  for (const request::Request& request : requests) {
+    wanted.push_back(one_by_one(run, slice.executor(), request));
+  }
+  for (const Shape& shape : {Shape{"whole", kFrames, 512, 1000}, Shape{"chunks", kFrames, 20, 1},
+                             Shape{"little memory", 11, 48, 4}}) {
+    run.options.frames = shape.frames;
+    run.arrive_each_step = shape.arrive_each_step;
+    run.options.schedule.tokens_per_step_max = shape.tokens_per_step;
+    const TinyReport report = run_requests(run, slice.executor(), requests);
+    ASSERT_EQ(report.broken, "") << shape.name;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Answer& answer = report.answers.at(static_cast<std::int64_t>(i));
+      EXPECT_EQ(answer.error, "");
+      expect_same(wanted[i], answer.prompt);
+      for (const request::OutputToken& token : answer.prompt) {
+        EXPECT_EQ(std::ssize(token.top), requests[i].sampling.prompt_logprobs);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, OneAndTwo,
                          testing::Values(Shape{"all at once", kFrames, 512, 1000},
                                          Shape{"one by one, in chunks", kFrames, 20, 1},
-                                         Shape{"little memory", 12, 48, 4}),
+                                         Shape{"little memory", 11, 48, 4}),
                          [](const auto& tested) {
                            std::string name = tested.param.name;
                            std::erase_if(name, [](char c) { return c == ' ' || c == ','; });

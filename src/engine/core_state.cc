@@ -1,6 +1,7 @@
 #include "engine/core_state.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/canary.h"
@@ -90,8 +91,8 @@ void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
   const kv::PrefixStats before = kv.prefix_stats();
   const ModelId model = sequence.request.model;
   const Tokens cached = admission.brings
-                            ? kv.open_with_twins(admission.request, model, sequence.tokens)
-                            : kv.open(admission.request, model, sequence.tokens);
+                            ? kv.open_with_twins(admission.request, model, sequence.prefix())
+                            : kv.open(admission.request, model, sequence.prefix());
   const kv::PrefixStats after = kv.prefix_stats();
   request::Observation& counters = models.at(model).counters;
   counters.prefix_queried_tokens += after.queried_tokens - before.queried_tokens;
@@ -204,6 +205,43 @@ request::LogitEdits EngineCore::State::edits_of(const Sequence& sequence, Tokens
   return edits;
 }
 
+std::int64_t EngineCore::State::scored_rows(const Sequence& sequence, const schedule::Run& run) {
+  if (!sequence.scoring) return 0;
+  // The row of its last token tells what follows the prompt.
+  const Tokens end = std::min(run.context + run.tokens, sequence.prompt - Tokens(1));
+  return std::max(Tokens(0), end - run.context).count;
+}
+
+// Rows that are computed again after a preemption say the same as before.
+void EngineCore::State::keep_scores(Sequence& sequence, const schedule::Run& run,
+                                    std::span<const request::SampledToken> scored) {
+  if (!sequence.scoring) return;
+  const auto first = static_cast<std::size_t>(run.context.count);
+  const bool wanted = sequence.request.sampling.prompt_logprobs >= 0;  // else they are pooled
+  CAUSEWAY_DCHECK(!wanted || first + scored.size() <= sequence.scores.size(),
+                  "rows behind the prompt scored");
+  for (std::size_t i = 0; i < scored.size() && wanted; ++i) {
+    sequence.scores[first + i] = scored[i].token;
+  }
+  if (run.samples) sequence.scoring = false;
+}
+
+void EngineCore::State::pool(Sequence& sequence, const schedule::Run& run,
+                             std::span<const request::SampledToken> rows) {
+  if (sequence.request.pooling == request::Pooling::kNone) return;
+  std::vector<double>& sum = sequence.pooled;
+  CAUSEWAY_DCHECK(sequence.request.max_tokens == Tokens(1), "an embedding comes with one token");
+  if (run.context == Tokens(0)) sum.clear();
+  if (sequence.request.pooling == request::Pooling::kLast) rows = rows.last(run.samples ? 1 : 0);
+  for (const request::SampledToken& row : rows) {
+    CAUSEWAY_DCHECK(sum.empty() || sum.size() == row.hidden.size(), "a row of another size");
+    sum.resize(row.hidden.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(row.hidden[i]);
+  }
+  if (!run.samples || sequence.request.pooling == request::Pooling::kLast) return;
+  for (double& value : sum) value /= static_cast<double>(sequence.prompt.count);
+}
+
 request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const StepLane& lane,
                                                  StepId step, request::Batch& batch) {
   const Sequence& sequence = sequence_of(run.request);
@@ -231,6 +269,10 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   entry.samples = run.samples;
   entry.sampling = sequence.request.sampling;
   entry.prompt_tokens = static_cast<std::int32_t>(sequence.prompt.count);
+  const auto scored = known.subspan(static_cast<std::size_t>(run.context.count) + 1,
+                                    static_cast<std::size_t>(scored_rows(sequence, run)));
+  entry.scored.assign(scored.begin(), scored.end());
+  entry.hidden = sequence.request.pooling != request::Pooling::kNone;
   if (run.samples) entry.edits = edits_of(sequence, end);
   if (run.samples && entry.sampling.penalised()) {
     entry.history = sequence.tokens;
@@ -436,16 +478,19 @@ void EngineCore::State::launch(Nanos now) {
   step.id = StepId(steps_started);
   step.started = now;
   step.sequences.clear();
+  step.scored.clear();
   step.abandoned_frames.clear();
   step.refused.clear();
   step.weights.clear();
   request::Batch batch = make_batch(lane, step);
   step.computes = models.at(batch.model).facts.step_of(Tokens(std::ssize(batch.tokens)));
-  CAUSEWAY_DCHECK(std::ssize(batch.entries) == std::ssize(step.decision.runs), "a row a run");
+  CAUSEWAY_DCHECK(std::ssize(batch.entries) == std::ssize(step.decision.runs), "an entry a run");
   std::int64_t row = 0;
   for (const schedule::Run& run : step.decision.runs) {
     Sequence& sequence = sequence_of(run.request);
     sequence.runs[StepLane::slot_of(lane.started)] = std::ssize(step.sequences);
+    step.scored.push_back(scored_rows(sequence, run));
+    row += step.scored.back();
     if (run.samples) sequence.sampled_row = row++;
     if (run.samples && sequence.matcher != nullptr) scheduler.hold(run.sequence, true);
     step.sequences.push_back(&sequence);
@@ -486,8 +531,10 @@ std::vector<Sequence*> EngineCore::State::retire_step(StepLane& lane, Nanos now)
 void EngineCore::State::finish_step(StepLane& lane, const request::StepResult& result, Nanos now) {
   CAUSEWAY_DCHECK(lane.oldest().id == result.step, "a step ends before an older one of its lane");
   const auto& runs = lane.oldest().decision.runs;
-  const auto wanted =
-      std::count_if(runs.begin(), runs.end(), [](const schedule::Run& run) { return run.samples; });
+  const auto& scored = lane.oldest().scored;
+  const auto wanted = std::count_if(runs.begin(), runs.end(),
+                                    [](const schedule::Run& run) { return run.samples; }) +
+                      std::accumulate(scored.begin(), scored.end(), std::int64_t{0});
   const Status weights = end_weights(lane, now, result.experts_chosen);
   if (!weights.ok()) {
     fail_step(lane, weights.error().message, now);
@@ -540,9 +587,14 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   std::size_t sample = 0;
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const schedule::Run& run = step.decision.runs[i];
+    const auto scores =
+        std::span(result.sampled).subspan(sample, static_cast<std::size_t>(step.scored[i]));
+    sample += scores.size();
     const request::OutputToken* token = run.samples ? &result.sampled[sample++].token : nullptr;
     Sequence* sequence = computed[i];
     if (sequence == nullptr) continue;
+    keep_scores(*sequence, run, scores);
+    pool(*sequence, run, {scores.data(), scores.size() + (run.samples ? 1 : 0)});
     const std::int64_t of_prompt = (sequence->prompt - run.context).count;
     counters.prompt_tokens += std::clamp<std::int64_t>(of_prompt, 0, run.tokens.count);
     if (token != nullptr) end_switch(*sequence, now);
@@ -610,6 +662,9 @@ request::Output& EngineCore::State::add_output(Sequence& sequence) {
   output.preemptions = sequence.preemptions;
   output.switched = std::exchange(sequence.switched, std::nullopt);
   output.attempt = sequence.request.attempt;
+  if (sequence.scoring) return output;
+  output.prompt = std::exchange(sequence.scores, {});
+  output.embedding.assign(sequence.pooled.begin(), sequence.pooled.end());
   return output;
 }
 

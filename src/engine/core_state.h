@@ -31,7 +31,12 @@ struct Sequence {
   schedule::Handle handle;
   // By step in flight of its model's lane (StepLane::slot_of), its place there; -1: not part of it.
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
-  std::int64_t sampled_row = -1;                 // in the newest step that samples it
+  std::int64_t sampled_row = -1;  // in the newest step that samples it
+  // Of a prompt whose log-probabilities are wanted and have not been put out: those of its tokens
+  // behind the first, as far as they are known.
+  std::vector<request::OutputToken> scores;
+  bool scoring = false;                          // rows of the prompt are to be scored yet
+  std::vector<double> pooled;                    // [hidden], the sum so far; empty: nothing yet
   std::optional<request::ModelSwitch> switched;  // goes out with its next token
   // Of one whose output must match a grammar. It is held in the scheduler from the step that
   // samples it until what may follow is known (core_masks.cc).
@@ -41,6 +46,15 @@ struct Sequence {
 
   std::int64_t output_tokens() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt.count;
+  }
+  // Logits or hidden states of its rows are, or were, wanted: none of it is found in the prefix
+  // cache.
+  bool scores_prompt() const {
+    return request.sampling.prompt_logprobs >= 0 || request.pooling == request::Pooling::kMean;
+  }
+  // What is looked up of it in the prefix cache.
+  std::span<const TokenId> prefix() const {
+    return scores_prompt() ? std::span<const TokenId>() : std::span(tokens);
   }
 };
 
@@ -174,6 +188,14 @@ class EngineCore::State {
   void follow(Sequence& sequence, TokenId token, Nanos now);
   // Releases those whose masks are there, and ends those that will have none.
   void take_masks(Nanos now);
+  // Of the rows that the run computes, as many as are to be scored, the first.
+  static std::int64_t scored_rows(const Sequence& sequence, const schedule::Run& run);
+  // They have been scored.
+  static void keep_scores(Sequence& sequence, const schedule::Run& run,
+                          std::span<const request::SampledToken> scored);
+  // Of one that is pooled: adds its rows' hidden states, those of a prompt's first chunk anew.
+  static void pool(Sequence& sequence, const schedule::Run& run,
+                   std::span<const request::SampledToken> rows);
   // What a request changes of the logits of the token that takes place `end`.
   static request::LogitEdits edits_of(const Sequence& sequence, Tokens end);
   // Hands the decided step to the executor. One that is refused fails at once, or when the step in

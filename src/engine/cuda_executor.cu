@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "device/cuda/cuda_device.h"
+#include "engine/cuda_hidden.cuh"
 #include "engine/cuda_mirror.cuh"
 #include "engine/cuda_sampler.h"
 #include "engine/executor_models.h"
@@ -42,11 +43,13 @@ void pause() {
 
 // What a step in flight needs of its own. The other's may be in use at the same time.
 struct Flight {
-  explicit Flight(model::CudaWorkspace& workspace) : tables(workspace), sampler(workspace) {}
+  explicit Flight(model::CudaWorkspace& workspace)
+      : tables(workspace), sampler(workspace), hidden(workspace) {}
 
   StepId step;
   CudaMirror<std::int32_t> tables;  // as uploaded, pending tokens and all
   CudaSampler sampler;
+  CudaHidden hidden;
   std::unique_ptr<device::Event> uploaded;
   std::unique_ptr<device::Event> begun;
   std::unique_ptr<device::Event> ended;
@@ -226,6 +229,7 @@ Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWe
   const std::int64_t window = cuda_model.forward->config().sliding_window;
   const model::StepShape shape = model::shape_of(batch, buckets, window);
   CAUSEWAY_TRY(upload(batch, shape, flight));
+  CAUSEWAY_TRY(flight.hidden.prepare(batch, cuda_model.forward->config().hidden));
   CAUSEWAY_TRY(stream->wait(*flight.uploaded));
   CAUSEWAY_TRY(stream->record(*flight.begun));
   CAUSEWAY_TRY(bring_tables(batch, flight));
@@ -234,6 +238,7 @@ Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWe
   const CudaLogits logits{.data = cuda_model.forward->logits(),
                           .vocab = cuda_model.forward->config().vocab};
   CAUSEWAY_TRY(flight.sampler.enqueue(logits, before().sampler.chosen(), cuda()));
+  CAUSEWAY_TRY(flight.hidden.enqueue(cuda_model.forward->hidden(), cuda()));
   return stream->record(*flight.ended);
 }
 
@@ -252,11 +257,12 @@ Status CudaExecutor::State::check_limits(const request::Batch& batch,
   }
   const model::CudaStepLimits& limits = of.limits();
   if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.places ||
-      std::ssize(batch.frames) > limits.frames) {
+      std::ssize(batch.frames) > limits.frames || batch.logit_rows() > limits.places) {
     return invalid_argument("a step of " + std::to_string(batch.tokens.size()) + " tokens, " +
-                            std::to_string(batch.entries.size()) + " sequences and " +
-                            std::to_string(batch.frames.size()) +
-                            " frames exceeds what the workspace was made for");
+                            std::to_string(batch.entries.size()) + " sequences, " +
+                            std::to_string(batch.frames.size()) + " frames and " +
+                            std::to_string(batch.logit_rows()) +
+                            " rows of logits exceeds what the workspace was made for");
   }
   return {};
 }
@@ -288,6 +294,7 @@ Status CudaExecutor::State::begin_streamed(const request::Batch& batch,
   const std::int64_t window = cuda_model.forward->config().sliding_window;
   const model::StepShape shape = model::shape_of(batch, buckets, window);
   CAUSEWAY_TRY(upload(batch, shape, step.flight));
+  CAUSEWAY_TRY(step.flight.hidden.prepare(batch, cuda_model.forward->config().hidden));
   step.tables_used = tables_used;
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
   CAUSEWAY_TRY(step.forward->begin(shape, kv, {weights, stream.get()}, cuda()));
@@ -321,6 +328,7 @@ Status CudaExecutor::State::enqueue_range() {
   if (!step.enqueued()) return {};
   const CudaLogits logits{.data = step.forward->logits(), .vocab = step.forward->config().vocab};
   CAUSEWAY_TRY(step.flight.sampler.enqueue(logits, step.flight.sampler.chosen(), cuda()));
+  CAUSEWAY_TRY(step.flight.hidden.enqueue(step.forward->hidden(), cuda()));
   return stream->record(*step.flight.ended);
 }
 
@@ -424,6 +432,7 @@ request::StepResult CudaExecutor::State::finish_step(const Flight& flight,
     return result;
   }
   result.sampled = flight.sampler.collect();
+  flight.hidden.collect(result.sampled);
   const auto from = flight.begun->completed_at();
   const auto to = flight.ended->completed_at();
   if (from.ok() && to.ok()) result.duration = *to - *from;

@@ -29,6 +29,7 @@ namespace {
 constexpr Bytes kFrame = kib(24);  // 16 tokens of the small model
 constexpr std::int64_t kFrames = 2048;
 // bf16 keeps 8 bits, and the two sides round at different places.
+constexpr double kCosineMin = 0.999;  // of embeddings, in bf16 either way
 constexpr double kLogprobTolerance = 0.02;
 // Of the tokens compared, those where an answer parts from the other: a random model's two best are
 // within such an error at one token in a hundred, and a draw falls where rounding moved a boundary.
@@ -171,6 +172,35 @@ double gap(const request::Request& request, const request::OutputToken& a,
   return std::fabs(score(request, a) - score(request, b));
 }
 
+// 1 for embeddings that point the same way, and for none of either.
+double cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return -1;
+  double product = 0, of_a = 0, of_b = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    product += double{a[i]} * b[i];
+    of_a += double{a[i]} * a[i];
+    of_b += double{b[i]} * b[i];
+  }
+  return a.empty() ? 1 : product / std::sqrt(of_a * of_b);
+}
+
+// What is told of prompts: log-probabilities and embeddings. Returns how far the former are apart.
+double check_prompts(const request::Request& request, const Answer& w, const Answer& g,
+                     const std::string& who, Report& report) {
+  double worst = 0;
+  report.check(w.prompt.size() == g.prompt.size(), who + ": another number of prompt logprobs");
+  for (std::size_t i = 0; i < std::min(w.prompt.size(), g.prompt.size()); ++i) {
+    report.check(
+        w.prompt[i].token == g.prompt[i].token && w.prompt[i].top.size() == g.prompt[i].top.size(),
+        who + ": logprobs of another prompt");
+    worst = std::max(worst, std::fabs(double{w.prompt[i].logprob} - g.prompt[i].logprob));
+  }
+  report.check(cosine(w.embedding, g.embedding) > kCosineMin, who + ": another embedding");
+  report.check(w.embedding.empty() == (request.pooling == request::Pooling::kNone),
+               who + ": an embedding that is not due, or none");
+  return worst;
+}
+
 // The answers agree as far as rounding lets them: log-probabilities are near as long as tokens are
 // equal, a greedy answer leaves the other's only where the two best are nearly tied, and few do.
 void check_near(const std::vector<request::Request>& requests, const TinyReport& want,
@@ -183,6 +213,7 @@ void check_near(const std::vector<request::Request>& requests, const TinyReport&
     const Answer& w = want.answers.at(request.id.value);
     const Answer& g = got.answers.at(request.id.value);
     report.check(w.error.empty() && g.error.empty(), who + ": " + w.error + g.error);
+    worst = std::max(worst, check_prompts(request, w, g, who, report));
     const std::int64_t parts = first_difference(w, g);
     const std::size_t equal = parts < 0 ? w.tokens.size() : static_cast<std::size_t>(parts);
     tokens += static_cast<std::int64_t>(equal);
@@ -254,6 +285,16 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   run.options.steps_in_flight_max = 1;
   const TinyReport one = run_requests(run, slices.gpu(), hard);
   check_near(hard, want, one, std::string(name) + ", and one step in flight", report);
+  const auto told = random_requests({.count = 40,
+                                     .stops = false,
+                                     .narrow = true,
+                                     .top_logprobs = 3,
+                                     .scored = true,
+                                     .embedded = true},
+                                    random);
+  run = make_run(slices, kFrames);
+  check_near(told, run_requests(run, slices.host(), told), run_requests(run, slices.gpu(), told),
+             std::string(name) + ", what is told of prompts", report);
   report.check(want.preemptions > 0 && one.preemptions + two.preemptions > 0,
                std::string(name) + ": nobody was preempted");
 }

@@ -42,6 +42,14 @@ RowCuda row_of(const request::BatchEntry& entry) {
   return row;
 }
 
+// Chooses the only token that is allowed, with its log-probability among all.
+RowCuda scored_row_of(const request::BatchEntry& entry) {
+  RowCuda row;
+  row.temperature = 0.0f;
+  row.top_logprobs = entry.sampling.prompt_logprobs;
+  return row;
+}
+
 std::size_t size_of(const request::LogitEdits& edits) {
   return edits.allowed.size() + edits.bias.size() + edits.banned.size();
 }
@@ -82,6 +90,13 @@ class CudaSampler::State {
 
  private:
   bool wants_logprobs() const { return top_stride_ > 0; }
+  // Of one row, or of several alike.
+  void count_top(std::int32_t top_logprobs) {
+    if (top_logprobs < 0) return;
+    top_stride_ = std::max<std::int64_t>(top_stride_, std::max(top_logprobs, 1));
+  }
+  void count(const request::BatchEntry& entry);
+  void write_rows(const request::Batch& batch);
   // Reads the edits of the batch's rows, as prepare() has counted them.
   Status prepare_edits(const request::Batch& batch);
   std::size_t tops() const { return requests_.size() * static_cast<std::size_t>(top_stride_); }
@@ -128,36 +143,49 @@ Status CudaSampler::State::prepare(const request::Batch& batch) {
   mask_words_ = 0;
   top_stride_ = 0;
   all_greedy_ = true;
-  for (const request::BatchEntry& entry : batch.entries) {
-    if (!entry.samples) continue;
-    const request::SamplingParams& wanted = entry.sampling;
-    requests_.push_back(entry.request);
-    history_tokens_ += entry.history.size();
-    history_pending_ |= !entry.history.empty() && request::is_pending(entry.history.back());
-    if (wanted.top_logprobs >= 0) {
-      top_stride_ = std::max<std::int64_t>(top_stride_, std::max(wanted.top_logprobs, 1));
-    }
-    edited_ |= entry.edits.any();
-    edited_tokens_ += size_of(entry.edits);
-    mask_words_ += entry.edits.mask.size();
-    all_greedy_ = all_greedy_ && wanted.greedy() && !wanted.penalised() &&
-                  wanted.top_logprobs < 0 && !entry.edits.any();
-  }
+  for (const request::BatchEntry& entry : batch.entries) count(entry);
   CAUSEWAY_TRY(rows_.ensure(requests_.size()));
   CAUSEWAY_TRY(token_.ensure(requests_.size()));
   CAUSEWAY_TRY(history_.ensure(history_tokens_));
   CAUSEWAY_TRY(logprob_.ensure(wants_logprobs() ? requests_.size() : 0));
   CAUSEWAY_TRY(top_token_.ensure(tops()));
   CAUSEWAY_TRY(top_logprob_.ensure(tops()));
+  write_rows(batch);
+  return edited_ ? prepare_edits(batch) : Status();
+}
+
+void CudaSampler::State::count(const request::BatchEntry& entry) {
+  const request::SamplingParams& wanted = entry.sampling;
+  requests_.insert(requests_.end(), static_cast<std::size_t>(entry.logit_rows()), entry.request);
+  if (!entry.scored.empty()) {
+    count_top(wanted.prompt_logprobs);
+    edited_ = true;
+    edited_tokens_ += entry.scored.size();
+    all_greedy_ = false;
+  }
+  if (!entry.samples) return;
+  count_top(wanted.top_logprobs);
+  history_tokens_ += entry.history.size();
+  history_pending_ |= !entry.history.empty() && request::is_pending(entry.history.back());
+  edited_ |= entry.edits.any();
+  edited_tokens_ += size_of(entry.edits);
+  mask_words_ += entry.edits.mask.size();
+  all_greedy_ = all_greedy_ && wanted.greedy() && !wanted.penalised() && wanted.top_logprobs < 0 &&
+                !entry.edits.any();
+}
+
+void CudaSampler::State::write_rows(const request::Batch& batch) {
   std::size_t row = 0, history = 0;
   for (const request::BatchEntry& entry : batch.entries) {
+    for (std::size_t i = 0; i < entry.scored.size(); ++i) {
+      rows_.host()[row++] = scored_row_of(entry);
+    }
     if (!entry.samples) continue;
     rows_.host()[row] = row_of(entry);
     rows_.host()[row++].history_begin = static_cast<std::int64_t>(history);
     std::copy(entry.history.begin(), entry.history.end(), history_.host() + history);
     history += entry.history.size();
   }
-  return edited_ ? prepare_edits(batch) : Status();
 }
 
 Status CudaSampler::State::prepare_edits(const request::Batch& batch) {
@@ -166,6 +194,10 @@ Status CudaSampler::State::prepare_edits(const request::Batch& batch) {
   CAUSEWAY_TRY(masks_.ensure(mask_words_));
   std::size_t row = 0, edits = 0, words = 0;
   for (const request::BatchEntry& entry : batch.entries) {
+    for (const TokenId token : entry.scored) {
+      edits_.host()[edits] = {token, 0.0f};
+      row_edits_.host()[row++] = {.begin = static_cast<std::int64_t>(edits++), .allowed = 1};
+    }
     if (!entry.samples) continue;
     RowEditsCuda& placed = row_edits_.host()[row++];
     placed = write_edits(entry.edits, edits, edits_.host());

@@ -11,13 +11,13 @@
 
 namespace causeway::engine {
 
-// In device memory, f32 [rows][vocab]: a row for each entry that samples, in the batch's order.
+// In device memory, f32 [rows][vocab]: Batch::logit_rows(), in the batch's order.
 struct CudaLogits {
   const float* data = nullptr;
   std::int64_t vocab = 0;
 };
 
-// In device memory [rows]: what a step's entries that sample have chosen, or will have.
+// In device memory [rows]: what was chosen from a step's rows of logits, or will be.
 struct CudaChosen {
   const TokenId* tokens = nullptr;
   std::int64_t rows = 0;
@@ -35,7 +35,7 @@ class CudaSampler {
 
   // Room for so many rows with log-probabilities, and for some history. kResourceExhausted.
   Status reserve(std::int64_t rows);
-  // Reads what the entries that sample ask for. Its last step must have ended. kResourceExhausted.
+  // Reads what the rows of logits are for. Its last step must have ended. kResourceExhausted.
   Status prepare(const request::Batch& batch);
   // Enqueues the way of what prepare() read to the device.
   Status upload(kernels::CudaStream stream);

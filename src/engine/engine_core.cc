@@ -94,10 +94,16 @@ Status EngineCore::submit(request::Request request, Nanos now) {
   sequence->prompt = Tokens(static_cast<std::int64_t>(sequence->tokens.size()));
   // As after a preemption: what was put out already is computed again with the prompt.
   sequence->tokens.insert(sequence->tokens.end(), request.output.begin(), request.output.end());
+  // With the first output came the log-probabilities of the prompt.
+  if (!request.output.empty()) request.sampling.prompt_logprobs = -1;
   std::vector<TokenId>().swap(request.output);
   // A clock never runs ahead of itself: an arrival in the future would jump the lag's queue.
   request.arrival = std::min(request.arrival, now);
   sequence->request = std::move(request);
+  sequence->scoring = sequence->scores_prompt();
+  if (sequence->request.sampling.prompt_logprobs >= 0) {
+    sequence->scores.resize(sequence->tokens.size() - 1);
+  }
   sequence->handle =
       state_->scheduler.add({.request = sequence->request.id,
                              .model = sequence->request.model,
@@ -105,7 +111,8 @@ Status EngineCore::submit(request::Request request, Nanos now) {
                              .slo = sequence->request.slo,
                              .priority = sequence->request.priority,
                              .arrival = sequence->request.arrival,
-                             .length_max = sequence->prompt + sequence->request.max_tokens});
+                             .length_max = sequence->prompt + sequence->request.max_tokens,
+                             .scores = sequence->scoring});
   CAUSEWAY_DCHECK(sequence->output_tokens() < sequence->request.max_tokens.count,
                   "a request is taken that has ended");
   state_->begin_matching(*sequence, now);

@@ -51,21 +51,50 @@ kernels::sampling::Params sampling_params(const request::BatchEntry& entry,
           .banned = entry.edits.banned};
 }
 
-request::SampledToken choose(std::span<float> logits, const request::BatchEntry& entry) {
-  CAUSEWAY_DCHECK(!logits.empty() && entry.samples, "a token is chosen of a row of logits");
-  std::vector<kernels::sampling::TokenBias> bias;
-  for (const request::TokenBias& one : entry.edits.bias) bias.push_back({one.token, one.bias});
-  auto sample = kernels::sampling::sample(logits, sampling_params(entry, bias));
-  request::SampledToken chosen{.request = entry.request, .token = {}};
+request::SampledToken sample(std::span<float> logits, RequestId request,
+                             const kernels::sampling::Params& params) {
+  const auto sample = kernels::sampling::sample(logits, params);
+  request::SampledToken chosen{.request = request, .token = {}};
   chosen.token.token = sample.token;
   chosen.token.logprob = sample.logprob;
   for (const auto& [token, logprob] : sample.top) chosen.token.top.push_back({token, logprob});
   return chosen;
 }
 
+request::SampledToken choose(std::span<float> logits, const request::BatchEntry& entry) {
+  CAUSEWAY_DCHECK(!logits.empty() && entry.samples, "a token is chosen of a row of logits");
+  std::vector<kernels::sampling::TokenBias> bias;
+  for (const request::TokenBias& one : entry.edits.bias) bias.push_back({one.token, one.bias});
+  return sample(logits, entry.request, sampling_params(entry, bias));
+}
+
+// The only token allowed is chosen; its log-probability is that among all.
+request::SampledToken score(std::span<float> logits, const request::BatchEntry& entry,
+                            const TokenId& token) {
+  return sample(logits, entry.request,
+                {.temperature = 0.0f,
+                 .top_logprobs = entry.sampling.prompt_logprobs,
+                 .allowed = std::span(&token, 1)});
+}
+
 }  // namespace
 
 namespace {
+
+// `hidden`: of all rows.
+void add_hidden(const request::Batch& batch, std::span<const float> hidden,
+                std::vector<request::SampledToken>& sampled) {
+  if (sampled.empty()) return;
+  const std::size_t size = hidden.size() / sampled.size();
+  CAUSEWAY_DCHECK(hidden.size() == size * sampled.size(), "a hidden state a row of logits");
+  std::size_t row = 0;
+  for (const request::BatchEntry& entry : batch.entries) {
+    for (std::int64_t i = 0; i < entry.logit_rows(); ++i, ++row) {
+      const auto of_row = hidden.subspan(row * size, size);
+      if (entry.hidden) sampled[row].hidden.assign(of_row.begin(), of_row.end());
+    }
+  }
+}
 
 // A worker, and the models whose steps it executes one at a time.
 struct HostLane {
@@ -124,9 +153,7 @@ Status HostExecutor::State::compute(const request::Batch& batch, weights::StepWe
   for (const FrameId frame : batch.frames) {
     CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
   }
-  const auto rows = static_cast<std::size_t>(
-      std::count_if(batch.entries.begin(), batch.entries.end(),
-                    [](const request::BatchEntry& entry) { return entry.samples; }));
+  const auto rows = static_cast<std::size_t>(batch.logit_rows());
   const auto vocab = static_cast<std::size_t>(host_model.forward->config().vocab);
   logits.resize(rows * vocab);
   const model::KvMemory kv{
@@ -136,11 +163,13 @@ Status HostExecutor::State::compute(const request::Batch& batch, weights::StepWe
     CAUSEWAY_TRY(host_model.forward->run(batch, kv, weights, logits, &turn));
   }
   std::size_t row = 0;
+  const auto next_row = [&] { return std::span(logits).subspan(row++ * vocab, vocab); };
   for (const request::BatchEntry& entry : batch.entries) {
-    if (!entry.samples) continue;
-    sampled.push_back(choose(std::span(logits).subspan(row++ * vocab, vocab), entry));
+    for (const TokenId& token : entry.scored) sampled.push_back(score(next_row(), entry, token));
+    if (entry.samples) sampled.push_back(choose(next_row(), entry));
   }
   CAUSEWAY_DCHECK(row == rows, "a token is chosen of each row");
+  add_hidden(batch, host_model.forward->hidden(), sampled);
   return {};
 }
 

@@ -26,6 +26,10 @@ Status check_sampling(const request::SamplingParams& sampling) {
   if (!(sampling.repetition_penalty > 0) || !std::isfinite(sampling.repetition_penalty)) {
     return invalid_argument("repetition_penalty must be a number above 0");
   }
+  if (std::max(sampling.top_logprobs, sampling.prompt_logprobs) > request::kTopLogprobsMax) {
+    return invalid_argument("top_logprobs and prompt_logprobs must be at most " +
+                            std::to_string(request::kTopLogprobsMax));
+  }
   return {};
 }
 
@@ -102,6 +106,9 @@ Status check_request(const request::Request& request, const ModelFacts& facts,
   CAUSEWAY_TRY(check_edits(request, facts));
   if (request.constraint != nullptr && request.min_tokens > Tokens(0)) {
     return invalid_argument("min_tokens does not go with a form of the answer, which may end it");
+  }
+  if (request.pooling != request::Pooling::kNone && request.max_tokens != Tokens(1)) {
+    return invalid_argument("a prompt that is embedded has an answer of one token");
   }
   if (facts.vocab > 0) {
     for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {

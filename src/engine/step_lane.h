@@ -26,6 +26,7 @@ struct StepInFlight {
   Nanos computes;  // as long as it is expected to
   schedule::Decision decision;
   std::vector<Sequence*> sequences;       // beside Decision::runs; null: ended meanwhile
+  std::vector<std::int64_t> scored;       // likewise: how many rows of it are scored
   std::vector<FrameId> abandoned_frames;  // of those that ended meanwhile: still in use by the step
   std::vector<weights::WeightView> weights;  // as submitted
   // Why the executor did not take it; it fails when those before it have ended.

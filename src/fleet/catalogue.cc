@@ -112,6 +112,7 @@ Result<std::unique_ptr<CatalogueEntry>> load_entry(ModelId id, const ModelSource
   entry->created_unix_seconds = unix_seconds();
   CAUSEWAY_ASSIGN(const model::ModelConfig config, model::load_config(source.directory));
   entry->vocab = config.vocab;
+  entry->hidden = config.hidden;
   entry->max_model_len = config.max_position;
   if (options.max_model_len > config.max_position) {
     return invalid_argument("a context of " + std::to_string(options.max_model_len.count) +

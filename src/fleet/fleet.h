@@ -36,7 +36,7 @@ struct GenerationDefaults {
   std::optional<float> repetition_penalty;
 };
 
-// A model of the catalogue: what never changes while the program runs.
+// A model of the catalogue: what never changes while it is served.
 struct CatalogueEntry {
   ModelId id;
   std::string name;
@@ -47,6 +47,7 @@ struct CatalogueEntry {
   request::Slo slo;                        // of requests that name no targets
   double alpha = schedule::kAlphaDefault;  // of policy rotary
   std::int64_t vocab = 0;                  // rows of the logits; ids beyond are invalid
+  std::int64_t hidden = 0;                 // elements of a hidden state, so of an embedding
   std::vector<TokenId> eos;                // generation stops at these
   GenerationDefaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;
@@ -80,21 +81,36 @@ enum class AskKind {
   kUnpin,
   kSleep,  // every model without requests is unloaded, pinned ones apart
   kWake,   // those are loaded again, as far as they fit; ends at once
+  // The folder of models is read again: what is new is served, what is gone no longer, unless it
+  // has requests or is pinned. Ends when that has left host memory.
+  kReload,
 };
 
 struct Ask {
   RequestId id;  // unlike those of requests that have not ended
   AskKind kind = AskKind::kLoad;
-  ModelId model = {};       // not of kSleep and kWake
+  ModelId model = {};       // not of kSleep, kWake and kReload
   bool keeps_home = false;  // of kUnload and kSleep: weights stay in host memory
 };
 
-// Thread-safe. Entries live as long as the fleet.
+// What became of the catalogue when it was read last, since the start.
+struct ReloadReport {
+  struct Exception {
+    std::string model, why;
+  };
+  std::vector<std::string> added, removed;
+  std::vector<Exception> kept;      // their folders are gone, and they are served on
+  std::vector<Exception> left_out;  // their folders are there, and they cannot be served
+};
+
+// Thread-safe. Entries live as long as the fleet, also those of models that are served no longer:
+// of these requests are refused with kNotFound.
 class Fleet {
  public:
   virtual ~Fleet() = default;
 
-  virtual const std::vector<const CatalogueEntry*>& catalogue() const = 0;
+  // What is served now.
+  virtual std::vector<const CatalogueEntry*> catalogue() const = 0;
   // nullptr when there is no such model. Never touches the file system.
   virtual const CatalogueEntry* find(std::string_view name) const = 0;
   virtual ModelStatus status(ModelId model) const = 0;
@@ -112,8 +128,10 @@ class Fleet {
   virtual void cancel(RequestId request) = 0;
   // Whether models were sent to sleep and not woken, and no model is on a slice.
   virtual bool asleep() const = 0;
+  virtual ReloadReport last_reload() const = 0;
   // All slices together.
   virtual request::Observation observe() const = 0;
+  // Models that are served no longer among them, whose counts stay.
   virtual std::vector<std::pair<ModelId, request::Observation>> observe_models() const = 0;
 };
 

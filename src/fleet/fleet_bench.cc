@@ -112,7 +112,10 @@ class Fleet {
   void do_(const Refuse&) {}
   void do_(const Answered&) {}  // nothing here asks
   void do_(const LoadFailed&) {}
-  void do_(const Resize&) {}  // nothing here asks for other slices
+  void do_(const Resize&) {}  // nothing here asks for other slices, or another catalogue
+  void do_(const Reread&) {}
+  void do_(const ModelRemoved&) {}
+  void do_(const ModelKept&) {}
   void do_(const Measure& one) {
     const Bytes room = kWeights * kModels;
     answers_.push_back(Measured{

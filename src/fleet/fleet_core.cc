@@ -117,6 +117,7 @@ void FleetCore::State::on(const RequestArrived& event) {
     return refuse(event.request, invalid_argument("request " + std::to_string(event.request.value) +
                                                   " is in the fleet already"));
   }
+  if (is_removed(model)) return refuse(event.request, removed_error(model));
   if (event.only_ready && model.phase != ModelPhase::kReady) {
     return refuse(event.request, unavailable("the model is not loaded"));
   }
@@ -168,7 +169,8 @@ void FleetCore::State::on(const RequestEnded& event) {
 
 void FleetCore::State::on(const ModelWanted& event) {
   Model& model = model_of(event.model);
-  if (stopped || model.phase == ModelPhase::kReady || model.phase == ModelPhase::kLoading) return;
+  if (stopped || model.removed) return;
+  if (model.phase == ModelPhase::kReady || model.phase == ModelPhase::kLoading) return;
   model.ahead = true;
   if (model.phase == ModelPhase::kCold || model.phase == ModelPhase::kHome) rest(model);
 }
@@ -479,7 +481,8 @@ ModelSeen FleetCore::model(ModelId id) const {
                  .running = model.running,
                  .last_error = model.last_error,
                  .pinned = model.spec.pinned,
-                 .attached = !model.there.empty()};
+                 .attached = !model.there.empty(),
+                 .removed = model.removed};
   return seen;
 }
 

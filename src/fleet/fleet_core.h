@@ -72,6 +72,7 @@ struct ModelSeen {
   std::string last_error;    // of the last load
   bool pinned = false;
   bool attached = false;  // to a slice
+  bool removed = false;   // served no longer
 };
 
 struct FleetCounters {
@@ -86,6 +87,7 @@ struct FleetCounters {
   std::int64_t best_effort = 0;  // placements that exceed a soft limit
   std::int64_t moves = 0;        // of models from the slice that served them to another
   std::int64_t resizes = 0;
+  std::int64_t removed = 0;    // models
   std::int64_t withdrawn = 0;  // requests that had not ended when their slice was closed
 };
 
@@ -107,7 +109,7 @@ class FleetCore {
   // By the sums of what is asked of its slice and link; zero while it is on none. It adds up all
   // models.
   Nanos predicted_tpot(ModelId id) const;
-  std::int64_t models() const;
+  std::int64_t models() const;   // with those that were removed
   std::int64_t waiting() const;  // requests that are held
   bool resizing() const;         // from ResizeWanted to SlicesChanged
   bool loads_pending() const;    // some model is asked for, and is not ready

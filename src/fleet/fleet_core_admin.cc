@@ -35,6 +35,7 @@ void FleetCore::State::answer(RequestId ask, Status result) {
 void FleetCore::State::on(const LoadAsked& event) {
   if (!takes_ask(event.ask)) return;
   Model& model = model_of(event.model);
+  if (is_removed(model)) return answer(event.ask, removed_error(model));
   model.rate.add(now);
   touch(model);
   if (model.phase == ModelPhase::kReady) return answer(event.ask, {});
@@ -50,6 +51,7 @@ void FleetCore::State::on(const LoadAsked& event) {
 void FleetCore::State::on(const UnloadAsked& event) {
   if (!takes_ask(event.ask)) return;
   Model& model = model_of(event.model);
+  if (is_removed(model)) return answer(event.ask, removed_error(model));
   Status may = may_unload(model, event.keeps_home);
   if (!may.ok()) return answer(event.ask, std::move(may));
   leaving[event.ask].left = 1;  // so that it is not answered before all have begun
@@ -86,6 +88,7 @@ void FleetCore::State::on(const WakeAsked& event) {
 void FleetCore::State::on(const PinAsked& event) {
   if (!takes_ask(event.ask)) return;
   Model& model = model_of(event.model);
+  if (is_removed(model)) return answer(event.ask, removed_error(model));
   if (event.pinned && model.phase >= ModelPhase::kDraining) {
     return answer(event.ask, invalid_argument("it is being unloaded; pin it when that has ended"));
   }
@@ -130,12 +133,14 @@ void FleetCore::State::unload(Model& model, RequestId ask, bool keeps_home) {
     leave(model, {}, /*drops=*/!keeps_home);
   }
   if (model.phase != ModelPhase::kLeaving && model.phase != ModelPhase::kDropping) return;
+  if (!leaving.contains(ask)) return;  // of a reload that has been answered since
   model.awaiting.push_back(ask);
   leaving.at(ask).left += 1;
 }
 
 // Off its slices, or not, as `gone` says.
 void FleetCore::State::has_left(Model& model, const Status& gone) {
+  if (!gone.ok() && model.removed) keep(model, gone.error());
   for (const RequestId ask : std::exchange(model.awaiting, {})) one_left(ask, gone);
 }
 

@@ -24,6 +24,11 @@ std::string in_words(const Action& action) {
   if (const auto* one = std::get_if<Unload>(&action)) {
     return (one->drop ? "unload and drop " : "unload ") + text(one->model.value);
   }
+  if (const auto* one = std::get_if<ModelRemoved>(&action)) {
+    return "removed " + text(one->model.value);
+  }
+  if (const auto* one = std::get_if<ModelKept>(&action)) return "kept " + text(one->model.value);
+  if (std::holds_alternative<Reread>(action)) return "read";
   return "other " + text(static_cast<std::int64_t>(action.index()));
 }
 
@@ -71,6 +76,17 @@ class FleetAdminTest : public ::testing::Test {
     measured(model);
     loaded(model);
     ASSERT_EQ(phase(model), ModelPhase::kReady);
+  }
+  // The answer to a reload that was asked for under this id.
+  std::string reload(std::int64_t ask, std::vector<std::int64_t> gone,
+                     std::vector<std::int64_t> found = {}) {
+    EXPECT_EQ(on(ReloadAsked{RequestId(ask)}), "read");
+    CatalogueNews news;
+    for (const std::int64_t model : gone) news.gone.emplace_back(model);
+    for (const std::int64_t model : found) {
+      news.found.push_back({ModelId(model), {.name = "m" + text(model)}});
+    }
+    return on(CatalogueRead{std::move(news)});
   }
   ModelPhase phase(std::int64_t model) { return core_->model(ModelId(model)).phase; }
 
@@ -241,10 +257,10 @@ TEST_F(FleetAdminTest, AStopAnswersAll) {
   ask_load(2, 1);
   EXPECT_THAT(on(Stopped{}), ::testing::AllOf(HasSubstr("not 1"), HasSubstr("not 2")));
   EXPECT_EQ(unloaded(0), "");
-  for (const Event& late : std::vector<Event>{LoadAsked{RequestId(3), ModelId(0)},
-                                              UnloadAsked{RequestId(3), ModelId(0)},
-                                              PinAsked{RequestId(3), ModelId(0), true},
-                                              SleepAsked{RequestId(3)}, WakeAsked{RequestId(3)}}) {
+  for (const Event& late : std::vector<Event>{
+           LoadAsked{RequestId(3), ModelId(0)}, UnloadAsked{RequestId(3), ModelId(0)},
+           PinAsked{RequestId(3), ModelId(0), true}, SleepAsked{RequestId(3)},
+           WakeAsked{RequestId(3)}, ReloadAsked{RequestId(3)}}) {
     EXPECT_EQ(on(late), "not 3");
   }
 }
@@ -274,6 +290,76 @@ TEST_F(FleetAdminTest, AProbeWakesNoModel) {
   EXPECT_EQ(phase(0), ModelPhase::kCold);
   load(0);
   EXPECT_EQ(on(probe), "route 1");
+}
+
+TEST_F(FleetAdminTest, AReloadAddsAndRemoves) {
+  start(3);
+  load(0);
+  load(1);
+  ask_unload(1, 1, /*keeps_home=*/true);
+  unloaded(1);
+  EXPECT_EQ(reload(2, {0, 1, 2}, {3}),
+            "removed 0; unload and drop 0; removed 1; drop 1; removed 2");
+  EXPECT_EQ(unloaded(0), "");
+  EXPECT_EQ(on(DropEnded{ModelId(1)}), "done 2") << "when all have left host memory";
+  EXPECT_EQ(core_->host_used(), Bytes(0));
+  EXPECT_EQ(core_->models(), 4);
+  EXPECT_EQ(request(4, 3), "measure 3") << "a new model is served";
+  measured(3);
+  EXPECT_EQ(loaded(3), "route 4");
+  EXPECT_EQ(reload(5, {}, {0}), "done 5");
+  EXPECT_EQ(request(6, 0), "measure 0") << "and one that is back";
+}
+
+TEST_F(FleetAdminTest, WhatWasRemovedIsNotServed) {
+  start(2);
+  load(0);
+  EXPECT_EQ(reload(1, {0}), "removed 0; unload and drop 0");
+  EXPECT_EQ(request(2, 0), "refuse 2") << "while it leaves";
+  EXPECT_EQ(ask_load(3, 0), "not 3");
+  EXPECT_EQ(error_.code, ErrorCode::kNotFound);
+  EXPECT_EQ(ask_pin(4, 0), "not 4");
+  EXPECT_EQ(ask_unload(5, 0), "not 5");
+  EXPECT_EQ(on(ModelWanted{ModelId(0)}), "");
+  EXPECT_EQ(unloaded(0), "done 1");
+  EXPECT_EQ(request(6, 0), "refuse 6");
+  EXPECT_EQ(on(WakeAsked{RequestId(7)}), "done 7");
+  EXPECT_EQ(phase(0), ModelPhase::kCold);
+}
+
+TEST_F(FleetAdminTest, WhatIsInUseIsKept) {
+  start(4);
+  load(0);
+  request(1, 0);
+  ask_pin(2, 1);
+  ask_load(3, 2);
+  EXPECT_EQ(reload(4, {0, 1, 2, 3}), "kept 0; kept 1; kept 2; removed 3; done 4");
+  EXPECT_EQ(on(RequestEnded{RequestId(1)}), "");
+  EXPECT_EQ(request(5, 0), "route 5") << "it is served on";
+}
+
+TEST_F(FleetAdminTest, ASliceThatDoesNotLetGoKeepsItsModel) {
+  start(1);
+  load(0);
+  EXPECT_EQ(reload(1, {0}), "removed 0; unload and drop 0");
+  EXPECT_EQ(on(UnloadEnded{ModelId(0), unavailable("it holds on")}), "kept 0; not 1");
+  EXPECT_EQ(request(2, 0), "route 2");
+}
+
+TEST_F(FleetAdminTest, OneReloadAtATime) {
+  start(1);
+  EXPECT_EQ(on(ReloadAsked{RequestId(1)}), "read");
+  EXPECT_EQ(on(ReloadAsked{RequestId(2)}), "not 2");
+  EXPECT_EQ(error_.code, ErrorCode::kUnavailable);
+  EXPECT_EQ(on(RequestCancelled{RequestId(1)}), "not 1");
+  EXPECT_EQ(on(ReloadAsked{RequestId(3)}), "not 3") << "it is still being read";
+  EXPECT_EQ(on(CatalogueRead{CatalogueNews{{}, {ModelId(0)}}}), "removed 0");
+  EXPECT_EQ(on(ReloadAsked{RequestId(4)}), "read");
+  EXPECT_EQ(on(LoaderStalled{unavailable("nothing moves")}), "not 4");
+  EXPECT_EQ(on(CatalogueRead{unavailable("no folder")}), "");
+  EXPECT_EQ(on(ReloadAsked{RequestId(5)}), "read");
+  EXPECT_EQ(on(CatalogueRead{unavailable("no folder")}), "not 5");
+  EXPECT_EQ(error_.message, "no folder");
 }
 
 }  // namespace

@@ -34,12 +34,25 @@ Status FleetCore::State::check_model(const Model& model) const {
   for (const auto& [slice, crosses] : model.there) {
     if (!slices[static_cast<std::size_t>(slice.value)].up) return broken(name + "is on a lost one");
   }
+  CAUSEWAY_TRY(check_removed(model));
   const bool goes = model.phase >= ModelPhase::kDraining;
   if (goes && model.spec.pinned) return broken(name + "goes though it is pinned");
   if (model.told && model.taker.valid()) return broken(name + "goes for two reasons");
   if (goes != (model.taker.valid() || model.told)) {
     return broken(name + "and for whom it goes disagree");
   }
+  return {};
+}
+
+// It is gone, or goes, and nothing brings it back.
+Status FleetCore::State::check_removed(const Model& model) const {
+  if (!model.removed) return {};
+  const std::string name = "model " + std::to_string(model.id.value) + " was removed, and ";
+  const bool goes =
+      model.phase == ModelPhase::kDropping || (model.phase == ModelPhase::kLeaving && model.drops);
+  if (model.phase != ModelPhase::kCold && !goes) return broken(name + "stays");
+  if (!model.held.empty() || model.running > 0) return broken(name + "has requests");
+  if (model.ahead || model.sleeps || model.spec.pinned) return broken(name + "is wanted");
   return {};
 }
 
@@ -132,6 +145,7 @@ Status FleetCore::State::check_requests() const {
 // An ask waits for models that leave, and each of them leads to it.
 Status FleetCore::State::check_asks() const {
   std::unordered_map<RequestId, std::int64_t> awaiting;
+  if (rereading && leaving.contains(*rereading)) awaiting[*rereading] += 1;
   for (const Model& model : models) {
     const bool leaves = model.phase == ModelPhase::kLeaving || model.phase == ModelPhase::kDropping;
     if (!leaves && !model.awaiting.empty()) return broken("an ask waits for a model that stays");

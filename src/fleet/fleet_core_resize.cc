@@ -10,11 +10,11 @@ namespace causeway::fleet {
 
 // Anything that is answered by an event.
 bool FleetCore::State::loader_works() const {
-  return std::any_of(moving.begin(), moving.end(), [this](ModelId id) {
-    const ModelPhase phase = models[static_cast<std::size_t>(id.value)].phase;
-    return phase == ModelPhase::kMeasuring || phase == ModelPhase::kLoading ||
-           phase == ModelPhase::kLeaving || phase == ModelPhase::kDropping;
-  });
+  return rereading || std::any_of(moving.begin(), moving.end(), [this](ModelId id) {
+           const ModelPhase phase = models[static_cast<std::size_t>(id.value)].phase;
+           return phase == ModelPhase::kMeasuring || phase == ModelPhase::kLoading ||
+                  phase == ModelPhase::kLeaving || phase == ModelPhase::kDropping;
+         });
 }
 
 void FleetCore::State::on(const ResizeWanted& event) {

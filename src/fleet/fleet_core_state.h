@@ -40,6 +40,7 @@ class FleetCore::State {
     ModelId taker;                    // for which it drains or leaves
     bool drops = false;               // leaves host memory as well
     bool told = false;                // leaves because it was asked to, for no taker
+    bool removed = false;             // its folder is gone: it leaves, or has left
     bool sleeps = false;              // has left so that it is woken together with others
     std::vector<RequestId> awaiting;  // asks that are answered once it has left
     std::deque<RequestId> held;
@@ -126,6 +127,15 @@ class FleetCore::State {
   void has_left(Model& model, const Status& gone);
   void one_left(RequestId ask, const Status& gone);
 
+  // The catalogue that is read again (fleet_core_catalogue.cc).
+  void on(const ReloadAsked& event);
+  void on(const CatalogueRead& event);
+  bool is_removed(const Model& model) const;
+  static Error removed_error(const Model& model);
+  void add(const FoundModel& found);
+  void remove(Model& model, RequestId ask);
+  void keep(Model& model, const Error& why);
+
   void enter(Model& model, ModelPhase phase);
   Model& model_of(ModelId id);
   Slice& slice_of(SliceId id);
@@ -199,6 +209,7 @@ class FleetCore::State {
   Status check_resizing() const;
   Status check_requests() const;
   Status check_asks() const;
+  Status check_removed(const Model& model) const;
   Status check_sums() const;
 
   const FleetOptions options;
@@ -214,6 +225,9 @@ class FleetCore::State {
   Nanos down_since;              // when the last slice that was up was lost
   std::optional<Error> stalled;  // the loader, and why that is thought
   std::optional<Resizing> resizing;
+  // Who asked for the catalogue that is being read; an ask that has been answered since is not in
+  // `leaving` any more.
+  std::optional<RequestId> rereading;
   std::set<ModelId> moving;          // models that neither rest nor serve
   std::int64_t loads_under_way = 0;  // how many of them the loader has
   FleetView view;                    // of models that take something of their slice

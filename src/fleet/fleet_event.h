@@ -45,6 +45,12 @@ struct SleepAsked {
 struct WakeAsked {
   RequestId ask;
 };
+// The folder of models is to be read again. Answered once what is no longer there has left, as far
+// as it can go: of what stays ModelKept says why. Refused while it is being read already, or while
+// slices change.
+struct ReloadAsked {
+  RequestId ask;
+};
 struct RequestCancelled {
   RequestId request;
 };
@@ -104,6 +110,20 @@ struct OpenedSlice {
 struct SlicesChanged {
   std::vector<OpenedSlice> opened;
 };
+// A model that is new, under the next id, or that is back, under the id that it had before: it has
+// been removed, and is in no memory. Nobody has asked for it.
+struct FoundModel {
+  ModelId model;
+  ModelSpec spec;
+};
+struct CatalogueNews {
+  std::vector<FoundModel> found;
+  std::vector<ModelId> gone;  // their folders
+};
+// The answer to Reread. An error: nothing changes.
+struct CatalogueRead {
+  Result<CatalogueNews> news;
+};
 // The task of the loader that is under way shows no sign of life: why. Until the next answer of the
 // loader only what serves is served.
 struct LoaderStalled {
@@ -114,10 +134,11 @@ struct Stopped {};
 // next_wakeup() has come.
 struct Woken {};
 
-using Event = std::variant<RequestArrived, RequestCancelled, RequestEnded, ModelWanted, Measured,
-                           LoadEnded, UnloadEnded, DropEnded, SliceLost, SliceReturned,
-                           ResizeWanted, SlicesChanged, LoaderStalled, Stopped, Woken, LoadAsked,
-                           UnloadAsked, PinAsked, SleepAsked, WakeAsked>;
+using Event =
+    std::variant<RequestArrived, RequestCancelled, RequestEnded, ModelWanted, Measured, LoadEnded,
+                 UnloadEnded, DropEnded, SliceLost, SliceReturned, ResizeWanted, SlicesChanged,
+                 LoaderStalled, Stopped, Woken, LoadAsked, UnloadAsked, PinAsked, SleepAsked,
+                 WakeAsked, ReloadAsked, CatalogueRead>;
 
 // Hands the request to the slice, which ends it unless it is lost: then it may be routed again, and
 // goes on behind what of its answer has been delivered.
@@ -145,6 +166,15 @@ struct LoadFailed {
   ModelId model;
   Error error;
 };
+// It is served no longer: requests and asks of it are refused from now on (kNotFound).
+struct ModelRemoved {
+  ModelId model;
+};
+// Its folder is gone, and it is served on: requests, a pin or a slice do not let it go.
+struct ModelKept {
+  ModelId model;
+  Error why;
+};
 // Each of these is answered by one event.
 struct Measure {
   ModelId model;
@@ -168,8 +198,10 @@ struct Drop {
 struct Resize {
   std::vector<SliceId> closing;
 };
+// Reads the folder of models.
+struct Reread {};
 
-using Action = std::variant<Route, CancelOn, Refuse, Answered, LoadFailed, Measure, Load, Unload,
-                            Drop, Resize>;
+using Action = std::variant<Route, CancelOn, Refuse, Answered, LoadFailed, ModelRemoved, ModelKept,
+                            Measure, Load, Unload, Drop, Resize, Reread>;
 
 }  // namespace causeway::fleet

@@ -31,16 +31,25 @@ void add_asks(const testing::FleetHistoryReport& report, testing::FleetHistoryRe
   sum.loaded_asked += report.loaded_asked;
   sum.unloaded_asked += report.unloaded_asked;
   sum.slept += report.slept;
+  sum.reloads += report.reloads;
+  sum.found += report.found;
+  sum.gone_kept += report.gone_kept;
+  sum.counters.removed += report.counters.removed;
 }
 
 // Of as many histories.
 void expect_asks(const testing::FleetHistoryReport& sum, int histories) {
   std::cout << sum.asks << " asks (" << sum.asks_refused << " refused, " << sum.loaded_asked
             << " models loaded, " << sum.unloaded_asked << " unloaded, " << sum.slept
-            << " times all)\n";
+            << " times all), " << sum.reloads << " catalogues read (" << sum.found
+            << " models found, " << sum.counters.removed << " removed, " << sum.gone_kept
+            << " kept)\n";
   EXPECT_GT(sum.loaded_asked, histories / 10);
   EXPECT_GT(sum.unloaded_asked, histories / 10);
   EXPECT_GT(sum.slept, histories / 10);
+  EXPECT_GT(sum.found, histories / 10);
+  EXPECT_GT(sum.counters.removed, histories / 10);
+  EXPECT_GT(sum.gone_kept, histories / 10);
 }
 
 // One history with --gtest_random_seed=N, all of them without.

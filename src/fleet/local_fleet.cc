@@ -46,9 +46,7 @@ LocalFleet::LocalFleet(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 LocalFleet::~LocalFleet() = default;
 
-const std::vector<const CatalogueEntry*>& LocalFleet::catalogue() const {
-  return state_->entries();
-}
+std::vector<const CatalogueEntry*> LocalFleet::catalogue() const { return state_->served(); }
 const CatalogueEntry* LocalFleet::find(std::string_view name) const { return state_->find(name); }
 ModelStatus LocalFleet::status(ModelId model) const { return state_->status(model); }
 Status LocalFleet::submit(request::Request request) { return state_->submit(std::move(request)); }
@@ -57,6 +55,7 @@ Status LocalFleet::probe(request::Request request) {
 }
 Status LocalFleet::ask(const Ask& ask) { return state_->ask(ask); }
 bool LocalFleet::asleep() const { return state_->asleep(); }
+ReloadReport LocalFleet::last_reload() const { return state_->last_reload(); }
 void LocalFleet::cancel(RequestId request) { state_->cancel(request); }
 request::Observation LocalFleet::observe() const { return state_->observe(); }
 std::vector<std::pair<ModelId, request::Observation>> LocalFleet::observe_models() const {

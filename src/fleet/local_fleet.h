@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "engine/slice_handle.h"
+#include "fleet/catalogue_reader.h"
 #include "fleet/fleet.h"
 #include "fleet/fleet_home.h"
 #include "fleet/fleet_slice.h"
@@ -28,13 +29,6 @@
 #include "fleet/slice_opener.h"
 
 namespace causeway::fleet {
-
-struct CatalogueModel {
-  std::unique_ptr<CatalogueEntry> entry;
-  ModelSource source;
-  bool pinned = false;  // never unloaded, nor taken out of the device's cache
-  ModelSpec spec = {};  // what it asks of a slice; its name, targets and pin are the entry's
-};
 
 // Slices, and what they have. No `specs`: they divide what they have themselves, and one serves
 // as well as another.
@@ -60,6 +54,7 @@ struct LocalFleetOptions {
   // How long what runs on slices that are to be closed may go on there. An answer of a hundred
   // tokens at 30 ms ends within that; what is longer is computed again, prompt and all, elsewhere.
   Nanos drain_max = seconds(3);
+  CatalogueReader* reader = nullptr;  // borrowed; null: the catalogue stays as it is
 };
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target
@@ -104,7 +99,7 @@ class LocalFleet final : public Fleet {
   // As stop(), but waits for a load that is held, however long.
   ~LocalFleet() override;
 
-  const std::vector<const CatalogueEntry*>& catalogue() const override;
+  std::vector<const CatalogueEntry*> catalogue() const override;
   const CatalogueEntry* find(std::string_view name) const override;
   ModelStatus status(ModelId model) const override;
   Status submit(request::Request request) override;
@@ -112,6 +107,7 @@ class LocalFleet final : public Fleet {
   Status ask(const Ask& ask) override;
   void cancel(RequestId request) override;
   bool asleep() const override;
+  ReloadReport last_reload() const override;
   request::Observation observe() const override;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const override;
 

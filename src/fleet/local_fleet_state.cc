@@ -14,18 +14,6 @@ namespace {
 constexpr Nanos kUnloadPoll = seconds(1);  // a stop ends the wait for a model to go this soon
 constexpr Nanos kWatch = millis(20);       // how often slices are looked at
 
-// What others throw is an error as any other: nothing else goes down with it.
-template <typename Work>
-auto guarded(const Work& work) -> decltype(work()) {
-  try {
-    return work();
-  } catch (const std::exception& error) {
-    return Error{ErrorCode::kIo, std::string("an exception: ") + error.what()};
-  } catch (...) {
-    return Error{ErrorCode::kIo, "an exception without a name"};
-  }
-}
-
 Event event_of(const Ask& ask) {
   switch (ask.kind) {
     case AskKind::kLoad: return LoadAsked{ask.id, ask.model};
@@ -33,6 +21,7 @@ Event event_of(const Ask& ask) {
     case AskKind::kPin: return PinAsked{ask.id, ask.model, true};
     case AskKind::kUnpin: return PinAsked{ask.id, ask.model, false};
     case AskKind::kSleep: return SleepAsked{ask.id, ask.keeps_home};
+    case AskKind::kReload: return ReloadAsked{ask.id};
     case AskKind::kWake: break;
   }
   return WakeAsked{ask.id};
@@ -91,12 +80,7 @@ FleetSpec spec_of(const std::vector<CatalogueModel>& models, const FleetSlices& 
   if (spec.slices.empty()) spec.slices.resize(slices.slices.size());
   CAUSEWAY_CHECK(!spec.slices.empty() && spec.slices.size() == slices.slices.size(),
                  "a fleet has slices, and knows what each has");
-  for (const CatalogueModel& model : models) {
-    ModelSpec& added = spec.models.emplace_back(model.spec);
-    added.name = model.entry->name;
-    added.slo = model.entry->slo;
-    added.pinned = model.pinned;
-  }
+  for (const CatalogueModel& model : models) spec.models.push_back(spec_of(model));
   return spec;
 }
 
@@ -169,8 +153,10 @@ Status LocalFleet::State::start_threads() {
 }
 
 const CatalogueEntry* LocalFleet::State::find(std::string_view name) const {
+  const std::scoped_lock lock(mutex_);
   const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : entries_[found->second];
+  if (found == by_name_.end() || slots_[found->second].removed) return nullptr;
+  return entries_[found->second];
 }
 
 std::size_t LocalFleet::State::index(ModelId model) const {
@@ -246,6 +232,10 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
 
 // Where an ask is refused at once the caller is told, and the sink hears nothing of it.
 Status LocalFleet::State::ask(const Ask& ask) {
+  if (ask.kind == AskKind::kReload && options_.reader == nullptr) {
+    return invalid_argument(
+        "it was started for one model; models that come and go are those of a folder");
+  }
   Outputs outputs;
   Status result;
   {
@@ -299,10 +289,10 @@ request::Observation LocalFleet::State::observe() const {
 
 std::vector<std::pair<ModelId, request::Observation>> LocalFleet::State::observe_models() const {
   std::vector<std::pair<ModelId, request::Observation>> models;
+  const std::scoped_lock lock(mutex_);
   for (const CatalogueEntry* entry : entries_) {
     models.emplace_back(entry->id, request::Observation());
   }
-  const std::scoped_lock lock(mutex_);
   for (auto& [id, seen] : models) seen = past_of_[index(id)];
   for (const FleetSlice* slice : slices_) {
     if (slice == nullptr) continue;
@@ -367,6 +357,10 @@ void LocalFleet::State::apply(std::vector<Action> actions, Outputs& outputs) {
                : ended(answered->ask, request::FinishReason::kError, answered->result.error()));
     } else if (const auto* failed = std::get_if<LoadFailed>(&action)) {
       if (!cancelled_) spdlog::error("{}", failed->error.message);
+    } else if (const auto* removed = std::get_if<ModelRemoved>(&action)) {
+      note(*removed);
+    } else if (const auto* kept = std::get_if<ModelKept>(&action)) {
+      note(*kept);
     } else {
       if (const auto* resize = std::get_if<Resize>(&action)) {
         for (const SliceId closing : resize->closing) routed_.withdraw(slice(closing));
@@ -429,7 +423,7 @@ void LocalFleet::State::report_left() {
   left_reported_ = true;
   const auto left = std::count_if(entries_.begin(), entries_.end(), [this](const auto* entry) {
     const ModelSeen seen = core_.model(entry->id);
-    return seen.phase == ModelPhase::kCold && seen.last_error.empty();
+    return seen.phase == ModelPhase::kCold && seen.last_error.empty() && !seen.removed;
   });
   if (left == 0) return;
   spdlog::info(
@@ -501,7 +495,10 @@ void LocalFleet::State::run_loader() {
     // What failed because its slice was lost has not failed: so that comes first.
     Outputs outputs = hear();
     if (auto* changed = std::get_if<SlicesChanged>(&event)) adopt(*changed);
+    std::vector<ModelId> found;
+    if (auto* read = std::get_if<CatalogueRead>(&event)) found = adopt(*read);
     outputs = joined(std::move(outputs), tell(event));
+    outputs = joined(std::move(outputs), want_found(found));
     loading_ = false;
     changed_.notify_all();
     lock.unlock();
@@ -518,6 +515,7 @@ std::string LocalFleet::State::in_words(const Action& task) const {
   if (const auto* one = std::get_if<Load>(&task)) return "loading " + name(one->model);
   if (const auto* one = std::get_if<Unload>(&task)) return "unloading " + name(one->model);
   if (std::holds_alternative<Resize>(task)) return "closing slices and opening others";
+  if (std::holds_alternative<Reread>(task)) return "reading the models' folder";
   return "unloading " + name(std::get<Drop>(task).model);
 }
 
@@ -563,6 +561,7 @@ Event LocalFleet::State::execute(const Action& task) {
   if (const auto* one = std::get_if<Load>(&task)) return LoadEnded{one->model, load(*one)};
   if (const auto* one = std::get_if<Unload>(&task)) return UnloadEnded{one->model, unload(*one)};
   if (const auto* resize = std::get_if<Resize>(&task)) return reopen(*resize);
+  if (std::holds_alternative<Reread>(task)) return reread();
   const ModelId dropped = std::get<Drop>(task).model;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const Status gone = detach(dropped, SliceId(static_cast<std::int64_t>(i)));

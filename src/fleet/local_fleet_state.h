@@ -18,6 +18,21 @@
 
 namespace causeway::fleet {
 
+// What others throw is an error as any other: nothing else goes down with it.
+template <typename Work>
+auto guarded(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return Error{ErrorCode::kIo, std::string("an exception: ") + error.what()};
+  } catch (...) {
+    return Error{ErrorCode::kIo, "an exception without a name"};
+  }
+}
+
+// What the core is to know of it.
+ModelSpec spec_of(const CatalogueModel& model);
+
 class LocalFleet::State {
  public:
   State(std::vector<CatalogueModel> models, const LocalFleetOptions& options, FleetHome& home,
@@ -25,7 +40,8 @@ class LocalFleet::State {
   ~State();  // waits for a loader that is held, however long
 
   Status begin();
-  const std::vector<const CatalogueEntry*>& entries() const { return entries_; }
+  std::vector<const CatalogueEntry*> served() const;
+  ReloadReport last_reload() const;
   const CatalogueEntry* find(std::string_view name) const;
   ModelStatus status(ModelId model) const;
   Status submit(request::Request request, bool only_ready = false);
@@ -43,7 +59,8 @@ class LocalFleet::State {
   struct Slot {
     CatalogueModel model;
     std::map<SliceId, AttachedModel> attached;
-    bool home = false;  // in host memory; the loader's alone
+    bool home = false;     // in host memory; the loader's alone
+    bool removed = false;  // served no longer
   };
   using Outputs = std::vector<request::Output>;
 
@@ -71,6 +88,15 @@ class LocalFleet::State {
   Event reopen(const Resize& resize);
   void adopt(SlicesChanged& changed);
 
+  // The catalogue that is read again (local_fleet_reload.cc); the first the loader's, without the
+  // lock, the others under it.
+  CatalogueRead reread();
+  std::vector<ModelId> adopt(CatalogueRead& read);
+  void take(CatalogueModel found, CatalogueNews& news);
+  Outputs want_found(const std::vector<ModelId>& found);
+  void note(const ModelRemoved& removed);
+  void note(const ModelKept& kept);
+
   void on_ended(const std::vector<RequestId>& ended);
   void deliver(Outputs outputs);
 
@@ -93,16 +119,20 @@ class LocalFleet::State {
   SliceOpener* const opener_;  // null: slices stay as they are
   const bool resumes_;         // requests of slices that are lost
   RoutedRequests routed_;      // where they do
-  std::vector<const CatalogueEntry*> entries_;
-  std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
 
   mutable std::mutex mutex_;  // guards what follows
+  // By ModelId. The loader changes them, and may look without the lock.
+  std::vector<const CatalogueEntry*> entries_;
+  std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
+  std::vector<std::unique_ptr<CatalogueEntry>> replaced_;      // of models that have come back
+  CatalogueFound found_;  // by a read; the loader's until it is told
+  ReloadReport report_;
   // By SliceId; null: it was closed. The loader changes it, and may look without the lock.
   std::vector<FleetSlice*> slices_;
   mutable std::condition_variable changed_;
   std::condition_variable tasks_changed_;  // the loader
   std::condition_variable watch_changed_;  // the watch
-  std::vector<Slot> slots_;                // fixed in number
+  std::vector<Slot> slots_;                // as entries_
   FleetCore core_;
   std::unordered_map<RequestId, request::Request> held_;  // the bodies of those that the core holds
   std::deque<Action> tasks_;                              // for the loader

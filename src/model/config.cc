@@ -1,11 +1,13 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include <nlohmann/json.hpp>
 
 #include "model/config_fields.h"
+#include "model/read_layers.h"
 #include "model/read_rope.h"
 #include "weights/checked_json.h"
 
@@ -44,9 +46,13 @@ void read_shape(Fields& fields, ModelConfig& config) {
   const FamilyTraits& traits = traits_of(config.family);
   config.hidden = fields.integer("hidden_size", kWidthMax);
   config.layers = fields.integer("num_hidden_layers", kLayersMax);
-  config.heads = fields.integer("num_attention_heads", kHeadsMax);
-  config.kv_heads = fields.integer("num_key_value_heads", kHeadsMax, config.heads);
-  config.vocab = fields.integer("vocab_size", kVocabMax);
+  const auto absent = [](std::int64_t value) {
+    return value > 0 ? std::optional(value) : std::nullopt;
+  };
+  config.heads = fields.integer("num_attention_heads", kHeadsMax, absent(traits.heads));
+  config.kv_heads = fields.integer("num_key_value_heads", kHeadsMax,
+                                   traits.kv_heads > 0 ? traits.kv_heads : config.heads);
+  config.vocab = fields.integer("vocab_size", kVocabMax, absent(traits.vocab));
   const bool dense_layers = !traits.experts_only;
   if (dense_layers && (!traits.experts || fields.find("intermediate_size") != nullptr)) {
     config.intermediate = fields.integer("intermediate_size", kWidthMax);
@@ -86,42 +92,16 @@ void read_numerics(Fields& fields, ModelConfig& config) {
   }
 }
 
-// Null says that there is none, in which it differs from what is left out.
-void read_window(Fields& fields, const json& root, ModelConfig& config) {
-  const FamilyTraits& traits = traits_of(config.family);
-  if (!traits.windows) return;
-  const bool left_out = !root.contains("sliding_window");
-  const std::int64_t absent = left_out && traits.window > 0 ? traits.window : kPositionsMax;
-  const std::int64_t window = fields.integer("sliding_window", kPositionsMax, absent);
-  if (window < config.max_position.count) config.sliding_window = window;
-}
-
 void read_switches(Fields& fields, ModelConfig& config) {
-  config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
   const FamilyTraits& traits = traits_of(config.family);
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", traits.tied);
   config.qk_norm = traits.qk_norm;
   config.output_bias = traits.attention_biases == AttentionBiases::kConfigured &&
                        fields.boolean("attention_bias", false);
   config.attention_bias = config.output_bias || traits.attention_biases == AttentionBiases::kQkv;
   config.mlp_bias = traits.mlp_biases && fields.boolean("mlp_bias", false);
-  const std::string activation = fields.string("hidden_act", "silu");
-  if (activation != "silu") {
-    fields.refuse("hidden_act", "is \"" + activation.substr(0, 40) + "\"; only silu is served");
-  }
   if (fields.find("quantization_config") != nullptr) {
     fields.refuse("quantization_config", "is set; quantised checkpoints are not served");
-  }
-  if (config.family != Family::kLlama && fields.boolean("use_sliding_window", false)) {
-    fields.refuse("use_sliding_window", "is set; windows in some of the layers are not served");
-  }
-  if (fields.real("partial_rotary_factor", 1, 0, 1) != 1) {
-    fields.refuse("partial_rotary_factor", "is not 1; partial rotary embedding is not served");
-  }
-  if (const json* types = fields.find("layer_types")) {
-    const bool full = types->is_array() && std::all_of(types->begin(), types->end(), [](auto& t) {
-                        return t == "full_attention";
-                      });
-    if (!full) fields.refuse("layer_types", "asks for more than full_attention");
   }
 }
 
@@ -219,16 +199,43 @@ bool ModelConfig::is_sparse(std::int64_t layer) const {
          moe->dense_layers.end();
 }
 
+namespace {
+
+// The members of `nested` instead of those beside it that have the same names.
+Status unfold(const char* nested, json& root) {
+  const auto found = root.find(nested);
+  if (found == root.end() || !found->is_object()) {
+    return corrupt("\"" + std::string(nested) + "\" must be an object");
+  }
+  const json text = std::move(*found);
+  root.erase(nested);
+  root.update(text);
+  return {};
+}
+
+}  // namespace
+
+float ModelConfig::embedding_scale() const {
+  if (!scaled_embedding) return 1;
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(hidden)));
+  // Significant bits, to nearest even.
+  const int bits = dtype == DType::kF32 ? 24 : dtype == DType::kF16 ? 11 : 8;
+  int exponent = 0;
+  const float mantissa = std::frexp(root, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(mantissa, bits)), exponent - bits);
+}
+
 Result<ModelConfig> parse_config(std::string_view text) {
-  CAUSEWAY_ASSIGN(const json root, weights::parse_json(text));
+  CAUSEWAY_ASSIGN(json root, weights::parse_json(text));
   if (!root.is_object()) return corrupt("not a JSON object");
   ModelConfig config;
   CAUSEWAY_ASSIGN(config.family, parse_family(root));
+  if (const char* nested = traits_of(config.family).nested) CAUSEWAY_TRY(unfold(nested, root));
   Fields fields(root, "");
   read_shape(fields, config);
   read_numerics(fields, config);
   read_switches(fields, config);
-  read_window(fields, root, config);
+  read_layers(fields, root, config);
   CAUSEWAY_TRY(fields.status());
   if (traits_of(config.family).experts) read_moe(fields, config);
   read_special_tokens(fields, config);

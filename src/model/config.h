@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
+#include "kernels/activation/activation.h"
 #include "kv/block_layout.h"
 #include "model/families.h"
 #include "model/rope_scaling.h"
@@ -39,23 +40,47 @@ struct ModelConfig {
   std::int64_t head_dim = 0;
   std::int64_t vocab = 0;
   Tokens max_position{0};
-  // A token sees itself and so many less one in front of it. Smaller than max_position, or
-  // kNoWindow.
+  // A token sees itself and so many less one in front of it, in layers that are not global. Smaller
+  // than max_position, or kNoWindow.
   std::int64_t sliding_window = kNoWindow;
+  // By layer, again and again: attention has no window. Empty: all are alike.
+  std::vector<bool> global_layers = {};
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
+  // Of layers that are not global, whose RoPE is not scaled; nothing: all are alike.
+  std::optional<double> local_rope_theta = {};
+  std::int64_t rotary_dim = 0;  // RoPE turns so many elements of a head, the first; 0: all
   bool tied_embeddings = false;
   bool qk_norm = false;         // RMS norm of each head of q and k before RoPE
   bool attention_bias = false;  // q, k and v have biases
   bool output_bias = false;     // o has one
   bool mlp_bias = false;        // gate, up and down have biases
+  bool norm_offset = false;     // norms, those of heads too, multiply by 1 + weight
+  bool output_norms = false;  // RMS norms of what attention and the MLP add to the residual stream
+  bool scaled_embedding = false;                                            // embedding_scale()
+  kernels::activation::Gate activation = kernels::activation::Gate::kSilu;  // of dense MLPs
+  double query_scalar = 0;   // scores are divided by its root; 0: head_dim
+  double attention_cap = 0;  // scores s become cap · tanh(s / cap); 0: they do not
+  double logit_cap = 0;      // likewise logits
   std::optional<MoeConfig> moe;
   DType dtype = DType::kBF16;  // of the checkpoint ("torch_dtype")
   std::optional<TokenId> bos;
   std::vector<TokenId> eos;
 
   bool is_sparse(std::int64_t layer) const;  // this layer's MLP is a mixture of experts
+  bool is_local(std::int64_t layer) const {
+    return !global_layers.empty() &&
+           !global_layers[static_cast<std::size_t>(layer) % global_layers.size()];
+  }
+  bool has_window(std::int64_t layer) const { return global_layers.empty() || is_local(layer); }
+  std::int64_t window_of(std::int64_t layer) const {
+    return has_window(layer) ? sliding_window : kNoWindow;
+  }
+  // By which embeddings are multiplied: 1, or the root of `hidden`, rounded to `dtype`.
+  float embedding_scale() const;
+  bool partly_turned() const { return rotary_dim > 0 && rotary_dim < head_dim; }
+  std::int64_t turned_dim() const { return partly_turned() ? rotary_dim : head_dim; }
 };
 
 // Parses config.json. Every dimension is checked: positive, bounded, products without overflow,
@@ -75,13 +100,15 @@ DType host_dtype(DType checkpoint);
 //   group "embedding": "embedding" [vocab, hidden]
 //   group "layers.<i>": "input_norm" [1, hidden], "qkv" [(heads + 2 kv_heads) × head_dim, hidden],
 //     "qkv_bias", "q_norm", "k_norm" [1, head_dim], "o" [hidden, heads × head_dim], "o_bias",
-//     "post_norm" [1, hidden]; dense: "gate_up" [2 × intermediate, hidden], "gate_up_bias",
+//     "attention_norm" (with output_norms), "post_norm", "mlp_norm" (likewise) [1, hidden];
+//     dense: "gate_up" [2 × intermediate, hidden], "gate_up_bias",
 //     "down" [hidden, intermediate], "down_bias"; sparse: "router" [experts, hidden],
 //     "experts_gate_up" [experts × 2 × moe.intermediate, hidden] (expert by expert, gate then up),
 //     "experts_down" [experts × hidden, moe.intermediate] (expert by expert)
 //   group "head": "norm" [1, hidden], "lm_head" [vocab, hidden] (absent when tied)
-// Biases are columns [n, 1]. Absent where the config says so. Everything, norms too, is stored as
-// `storage`.
+// Where RoPE turns a part of each head, rows of a head of q and k lie in another order than in the
+// checkpoint: what is turned together half a head apart. Biases are columns [n, 1]. Absent where
+// the config says so. Everything, norms too, is stored as `storage`.
 weights::LoadPlan plan_weights(const ModelConfig& config, DType storage);
 
 kv::KvShape kv_shape(const ModelConfig& config, DType kv_dtype);

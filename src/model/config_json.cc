@@ -1,4 +1,6 @@
 // The other way of parse_config(): what a ModelConfig says, as the config.json of its family.
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "model/config.h"
@@ -27,6 +29,14 @@ void add_moe(const MoeConfig& moe, const FamilyTraits& traits, ordered_json& roo
   root["mlp_only_layers"] = moe.dense_layers;
 }
 
+// Of which parse_config() makes rotary_dim again, by rounding down.
+double rotary_factor(const ModelConfig& config) {
+  const auto size = static_cast<double>(config.head_dim);
+  const double factor = static_cast<double>(config.rotary_dim) / size;
+  const bool same = static_cast<std::int64_t>(size * factor) == config.rotary_dim;
+  return same ? factor : std::nextafter(factor, 1.0);
+}
+
 ordered_json rope_json(const RopeScaling& scaling) {
   ordered_json out = {{"rope_type", name_of(scaling.type)},
                       {"factor", scaling.factor},
@@ -51,6 +61,18 @@ ordered_json rope_json(const RopeScaling& scaling) {
   return out;
 }
 
+void add_gemma(const ModelConfig& config, ordered_json& root) {
+  const auto cap = [](double value) { return value > 0 ? ordered_json(value) : ordered_json(); };
+  root["query_pre_attn_scalar"] =
+      config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  root["attn_logit_softcapping"] = cap(config.attention_cap);
+  root["final_logit_softcapping"] = cap(config.logit_cap);
+  if (config.local_rope_theta) root["rope_local_base_freq"] = *config.local_rope_theta;
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    root["layer_types"].push_back(config.is_local(i) ? "sliding_attention" : "full_attention");
+  }
+}
+
 }  // namespace
 
 std::string config_json(const ModelConfig& config) {
@@ -66,10 +88,12 @@ std::string config_json(const ModelConfig& config) {
   root["head_dim"] = config.head_dim;
   root["vocab_size"] = config.vocab;
   root["max_position_embeddings"] = config.max_position.count;
-  root["hidden_act"] = "silu";
+  root[traits.activation_name] =
+      config.activation == kernels::activation::Gate::kSilu ? "silu" : "gelu_pytorch_tanh";
   root["rms_norm_eps"] = config.norm_epsilon;
   root["rope_theta"] = config.rope_theta;
   root["rope_scaling"] = config.rope_scaling ? rope_json(*config.rope_scaling) : ordered_json();
+  if (config.partly_turned()) root["partial_rotary_factor"] = rotary_factor(config);
   if (traits.attention_biases == AttentionBiases::kConfigured) {
     root["attention_bias"] = config.attention_bias;
   }
@@ -78,13 +102,22 @@ std::string config_json(const ModelConfig& config) {
     root["sliding_window"] = nullptr;
     if (config.sliding_window != kNoWindow) root["sliding_window"] = config.sliding_window;
   }
+  if (traits.gemma_norms) add_gemma(config, root);
   root["tie_word_embeddings"] = config.tied_embeddings;
   if (config.moe && traits.experts) add_moe(*config.moe, traits, root);
   root["bos_token_id"] = nullptr;
   if (config.bos) root["bos_token_id"] = *config.bos;
   root["eos_token_id"] = config.eos;
   root["torch_dtype"] = torch_name_of(config.dtype);
-  return root.dump(2) + "\n";
+  if (traits.nested == nullptr) return root.dump(2) + "\n";
+  ordered_json outside;
+  for (const char* name : {"architectures", "model_type", "torch_dtype"}) {
+    outside[name] = root[name];
+    root.erase(name);
+  }
+  root["model_type"] = std::string(traits.model_type) + "_text";
+  outside[traits.nested] = std::move(root);
+  return outside.dump(2) + "\n";
 }
 
 }  // namespace causeway::model

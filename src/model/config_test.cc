@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -157,8 +158,31 @@ TEST(Config, Phi3HasAWindow) {
   EXPECT_EQ(config->sliding_window, 2047);
   EXPECT_FALSE(config->attention_bias || config->output_bias || config->mlp_bias);
   EXPECT_EQ(parse_config(without(phi3, "sliding_window").dump())->sliding_window, kNoWindow);
-  expect_error(with(phi3, "partial_rotary_factor", 0.75).dump(), ErrorCode::kUnsupported,
-               "partial_rotary_factor");
+}
+
+TEST(Config, RopeMayTurnAPartOfAHead) {
+  json phi3 = with(llama(), "architectures", {"Phi3ForCausalLM"});
+  phi3["head_dim"] = 128;
+  EXPECT_FALSE(parse_config(phi3.dump())->partly_turned());
+  EXPECT_FALSE(parse_config(with(phi3, "partial_rotary_factor", 1.0).dump())->partly_turned());
+  const auto config = parse_config(with(phi3, "partial_rotary_factor", 0.75).dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->rotary_dim, 96);
+  EXPECT_TRUE(config->partly_turned());
+  // transformers 5 has it among the parameters of RoPE.
+  const json inside =
+      with(phi3, "rope_parameters",
+           {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}});
+  EXPECT_EQ(parse_config(inside.dump())->rotary_dim, 64);
+  for (std::int64_t turned = 2; turned <= 128; turned += 2) {
+    ModelConfig written = *config;
+    written.rotary_dim = turned;
+    EXPECT_EQ(parse_config(config_json(written))->turned_dim(), turned);
+  }
+  for (const json& bad : {json(0), json(0.001), json(0.03), json(1.5), json(-1), json("x")}) {
+    expect_error(with(phi3, "partial_rotary_factor", bad).dump(), ErrorCode::kCorrupt,
+                 "partial_rotary_factor");
+  }
 }
 
 TEST(Config, MistralHasAWindow) {
@@ -183,6 +207,119 @@ TEST(Config, MistralHasAWindow) {
   const auto nemo = parse_config(with(mistral, "head_dim", 32).dump());
   EXPECT_EQ(nemo->head_dim, 32);  // of its own: 8 heads of a width of 64
   EXPECT_FALSE(parse_config(with(mistral, "attention_bias", true).dump())->attention_bias);
+}
+
+json gemma(const char* architecture) {
+  json config = with(llama(), "architectures", {architecture});
+  config["sliding_window"] = 512;
+  return config;
+}
+
+TEST(Config, Gemma2) {
+  const json gemma2 = gemma("Gemma2ForCausalLM");
+  const auto config = parse_config(gemma2.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kGemma2);
+  EXPECT_EQ(config->head_dim, 256);
+  EXPECT_TRUE(config->norm_offset && config->output_norms && config->scaled_embedding);
+  EXPECT_TRUE(config->tied_embeddings);
+  EXPECT_FALSE(config->qk_norm || config->local_rope_theta);
+  EXPECT_EQ(config->activation, kernels::activation::Gate::kGeluTanh);
+  EXPECT_EQ(config->attention_cap, 50);
+  EXPECT_EQ(config->logit_cap, 30);
+  EXPECT_EQ(config->query_scalar, 256);
+  EXPECT_EQ(config->embedding_scale(), 8);
+  for (int layer = 0; layer < 5; ++layer) {
+    EXPECT_EQ(config->window_of(layer), layer % 2 == 0 ? 512 : kNoWindow) << layer;
+  }
+  EXPECT_EQ(config_json(*parse_config(config_json(*config))), config_json(*config));
+  EXPECT_EQ(parse_config(with(gemma2, "attn_logit_softcapping", nullptr).dump())->attention_cap, 0);
+  EXPECT_EQ(parse_config(with(gemma2, "final_logit_softcapping", 20).dump())->logit_cap, 20);
+  EXPECT_FALSE(parse_config(with(gemma2, "tie_word_embeddings", false).dump())->tied_embeddings);
+  expect_error(with(gemma2, "attn_logit_softcapping", -1).dump(), ErrorCode::kCorrupt,
+               "attn_logit_softcapping");
+  expect_error(with(gemma2, "query_pre_attn_scalar", 0).dump(), ErrorCode::kCorrupt,
+               "query_pre_attn_scalar");
+  expect_error(with(gemma2, "hidden_activation", "gelu").dump(), ErrorCode::kUnsupported, "gelu");
+}
+
+TEST(Config, EmbeddingsAreScaledAsTheTypeOfTheWeightsRounds) {
+  json text = gemma("Gemma2ForCausalLM");
+  text["hidden_size"] = 3072;
+  EXPECT_FLOAT_EQ(parse_config(text.dump())->embedding_scale(), std::sqrt(3072.0f));
+  EXPECT_EQ(parse_config(with(text, "torch_dtype", "bfloat16").dump())->embedding_scale(), 55.5f);
+  EXPECT_EQ(parse_config(with(text, "torch_dtype", "float16").dump())->embedding_scale(), 55.4375f);
+}
+
+TEST(Config, Gemma3) {
+  json gemma3 = gemma("Gemma3ForCausalLM");
+  gemma3["num_hidden_layers"] = 14;
+  const auto config = parse_config(gemma3.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kGemma3Text);
+  EXPECT_TRUE(config->qk_norm && config->output_norms);
+  EXPECT_EQ(config->rope_theta, 1e6);
+  EXPECT_EQ(config->local_rope_theta, 10000);
+  EXPECT_EQ(config->attention_cap + config->logit_cap, 0);
+  for (int layer = 0; layer < 14; ++layer) {
+    EXPECT_EQ(config->is_local(layer), layer != 5 && layer != 11) << layer;
+  }
+  EXPECT_EQ(config_json(*parse_config(config_json(*config))), config_json(*config));
+  const auto third = parse_config(with(gemma3, "sliding_window_pattern", 3).dump());
+  EXPECT_TRUE(!third->is_local(2) && third->is_local(3) && !third->is_local(5));
+  // A window that no sequence reaches is none, but the layers keep their RoPE.
+  const auto wide = parse_config(with(gemma3, "max_position_embeddings", 512).dump());
+  EXPECT_EQ(wide->window_of(0), kNoWindow);
+  EXPECT_TRUE(wide->is_local(0));
+  json types = json::array();
+  for (int layer = 0; layer < 14; ++layer) {
+    types.push_back(layer == 1 ? "full_attention" : "sliding_attention");
+  }
+  const auto listed = parse_config(with(gemma3, "layer_types", types).dump());
+  ASSERT_TRUE(listed.ok()) << listed.error().message;
+  for (int layer = 0; layer < 14; ++layer) EXPECT_EQ(listed->is_local(layer), layer != 1) << layer;
+  types.erase(0);
+  expect_error(with(gemma3, "layer_types", types).dump(), ErrorCode::kCorrupt, "layer_types");
+  types.push_back("chunked_attention");
+  expect_error(with(gemma3, "layer_types", types).dump(), ErrorCode::kUnsupported, "layer_types");
+  for (const json& bad : {json(0), json(-1), json("6"), json(1 << 20)}) {
+    expect_error(with(gemma3, "sliding_window_pattern", bad).dump(), ErrorCode::kCorrupt,
+                 "sliding_window_pattern");
+  }
+  expect_error(with(gemma3, "use_bidirectional_attention", true).dump(), ErrorCode::kUnsupported,
+               "use_bidirectional_attention");
+}
+
+TEST(Config, Gemma3IsReadAmongItsOtherModels) {
+  json text = gemma("Gemma3ForConditionalGeneration");
+  const json outside = {{"architectures", text["architectures"]},
+                        {"torch_dtype", "bfloat16"},
+                        {"hidden_size", 1},
+                        {"eos_token_id", {1, 106}},
+                        {"vision_config", {{"hidden_size", 1152}}}};
+  for (const char* name : {"architectures", "torch_dtype", "num_attention_heads",
+                           "num_key_value_heads", "vocab_size"}) {
+    text.erase(name);
+  }
+  const json whole = with(outside, "text_config", text);
+  const auto config = parse_config(whole.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kGemma3);
+  EXPECT_EQ(config->hidden, 64);
+  EXPECT_EQ(config->heads, 8);
+  EXPECT_EQ(config->kv_heads, 4);
+  EXPECT_EQ(config->vocab, 262208);
+  EXPECT_EQ(config->dtype, DType::kBF16);
+  EXPECT_THAT(config->eos, ::testing::ElementsAre(1, 106));
+  const auto again = parse_config(config_json(*config));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(config_json(*again), config_json(*config));
+  const auto plan = plan_weights(*config, DType::kBF16);
+  EXPECT_EQ(plan.groups[0].tensors[0].sources[0].name, "language_model.model.embed_tokens.weight");
+  EXPECT_EQ(plan.groups[1].tensors[0].sources[0].name,
+            "language_model.model.layers.0.input_layernorm.weight");
+  expect_error(outside.dump(), ErrorCode::kCorrupt, "text_config");
+  expect_error(with(outside, "text_config", 1).dump(), ErrorCode::kCorrupt, "text_config");
 }
 
 TEST(Config, BadFieldsAreNamed) {
@@ -286,7 +423,6 @@ TEST(Config, WhatIsNotServedIsNamed) {
   expect_error(with(llama(), "rope_scaling", {{"rope_type", "dynamic"}}).dump(), code, "dynamic");
   expect_error(with(llama(), "quantization_config", {{"bits", 4}}).dump(), code, "quantization");
   expect_error(with(qwen3_moe(), "use_sliding_window", true).dump(), code, "sliding");
-  expect_error(with(llama(), "partial_rotary_factor", 0.5).dump(), code, "partial_rotary");
   expect_error(with(llama(), "layer_types", {"sliding_attention"}).dump(), code, "layer_types");
 }
 

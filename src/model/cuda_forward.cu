@@ -13,6 +13,7 @@
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/home_gemm/home_gemm_cuda.h"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/sampling/sampling_cuda.h"
 #include "model/cuda_array.h"
 #include "model/cuda_experts.h"
@@ -41,6 +42,10 @@ Status check_served(const ModelConfig& c, DType dtype) {
   if (c.hidden > 32'768 || c.head_dim > 512 || c.vocab > kernels::sampling::kVocabMax) {
     return unsupported("on a GPU hidden is at most 32768, a head 512 and the vocabulary " +
                        std::to_string(kernels::sampling::kVocabMax));
+  }
+  if (c.output_norms && (c.moe || c.hidden > kernels::rms_norm::kPartsSizeMax)) {
+    return unsupported("on a GPU norms behind sublayers are of at most " +
+                       std::to_string(kernels::rms_norm::kPartsSizeMax) + ", and not with experts");
   }
   if (c.moe && (c.moe->experts > 512 || c.moe->experts_per_token > 32)) {
     return unsupported("on a GPU a layer has at most 512 experts, of which a token chooses 32");
@@ -73,6 +78,11 @@ class CudaForward::State {
   Status upload_constants() {
     CAUSEWAY_ASSIGN(frequencies_, CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
                                                           rope_frequencies(config_)));
+    if (config_.local_rope_theta) {
+      CAUSEWAY_ASSIGN(local_frequencies_,
+                      CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
+                                              local_rope_frequencies(config_)));
+    }
     if (!config_.moe) return {};
     CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, experts_at_, slots_, workspace_));
     return {};
@@ -80,6 +90,7 @@ class CudaForward::State {
 
   const ModelConfig& config() const { return config_; }
   const float* logits() const { return results_.logits; }
+  const std::byte* hidden() const { return results_.normed; }
   std::vector<std::uint32_t> take_experts_chosen() {
     return moves_experts() ? experts_->take_chosen() : std::vector<std::uint32_t>();
   }
@@ -124,9 +135,13 @@ class CudaForward::State {
 
   Status check_limits(const StepShape& shape) const {
     const CudaStepLimits& limits = workspace_.limits();
-    if (shape.rows <= limits.rows && shape.places <= limits.places) return {};
+    if (shape.rows <= limits.rows && shape.places <= limits.places &&
+        shape.sampled <= limits.places) {
+      return {};
+    }
     return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
-                            std::to_string(shape.places) + " sequences exceeds the workspace's " +
+                            std::to_string(shape.places) + " sequences with " +
+                            std::to_string(shape.sampled) + " logits exceeds the workspace's " +
                             std::to_string(limits.rows) + " of " + std::to_string(limits.places));
   }
 
@@ -138,6 +153,7 @@ class CudaForward::State {
             .home = home_ ? &*home_ : nullptr,
             .home_gemm = home_gemm_ ? &*home_gemm_ : nullptr,
             .frequencies = frequencies_.data(),
+            .local_frequencies = local_frequencies_.data(),
             .experts = experts_ ? &*experts_ : nullptr,
             .experts_read = options_.experts_read,
             .workspace = workspace_,
@@ -237,7 +253,7 @@ class CudaForward::State {
   const std::optional<ModelWeights> home_;  // nothing: never read there
   device::CudaOwned<kernels::home_gemm::HomeGemm> home_gemm_;
   std::optional<std::array<int, 4>> home_clusters_;
-  CudaArray<double> frequencies_;
+  CudaArray<double> frequencies_, local_frequencies_;
   std::optional<CudaExperts> experts_;
   CudaWorkspace& workspace_;
   const CudaForwardOptions options_;
@@ -260,6 +276,7 @@ CudaForward::CudaForward(std::unique_ptr<State> state) : state_(std::move(state)
 CudaForward::~CudaForward() = default;
 const ModelConfig& CudaForward::config() const { return state_->config(); }
 const float* CudaForward::logits() const { return state_->logits(); }
+const std::byte* CudaForward::hidden() const { return state_->hidden(); }
 std::vector<std::uint32_t> CudaForward::take_experts_chosen() {
   return state_->take_experts_chosen();
 }

@@ -66,7 +66,7 @@ class CudaForward {
 
   // While weights are staged it waits for those of the layers in front, on the host.
   // Enqueues a step whose tables have been, or are being, copied to the workspace on `stream`. Row
-  // i of the workspace's logits becomes that of the i-th entry that samples. Every frame's KV is
+  // i of the workspace's logits becomes the i-th of Batch::logit_rows(). Every frame's KV is
   // bf16. kInvalidArgument for a step beyond the workspace's limits; kDevice when the GPU refuses.
   Status run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
              kernels::CudaStream stream);
@@ -84,6 +84,9 @@ class CudaForward {
 
   // f32 [places][vocab] in device memory: of the last step.
   const float* logits() const;
+  // bf16 [rows of logits][hidden] in device memory: what the head has read (the final norm of the
+  // last layer), until the next step of the workspace begins.
+  const std::byte* hidden() const;
 
   // Of the last step, which has ended, of a model whose experts are cached one by one: how many
   // tokens chose each, by layer that has experts and by expert. Else empty.

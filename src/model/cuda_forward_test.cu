@@ -310,6 +310,7 @@ struct Case {
   std::int64_t layers = 3;
   Steps steps = Steps::kWhole;
   std::int64_t window = kNoWindow;
+  std::int64_t rotary_dim = 0;
 };
 
 ModelConfig config_of(const Case& c) {
@@ -324,6 +325,7 @@ ModelConfig config_of(const Case& c) {
   if (c.bias) config.attention_bias = config.output_bias = config.mlp_bias = true;
   if (config.moe) config.moe->dense_layers = c.dense;
   config.sliding_window = c.window;
+  config.rotary_dim = c.rotary_dim;
   return config;
 }
 
@@ -425,6 +427,49 @@ std::vector<Case> cases_of_windows() {
            .window = 33}};
 }
 
+// Norms behind sublayers, soft caps, windows and RoPE by layer; heads that FlashInfer decodes, and
+// those that the split kernel does.
+std::vector<Case> cases_of_gemma() {
+  return {{.name = "gemma2, 4/2 heads of 256, a window of 50",
+           .family = Family::kGemma2,
+           .heads = 4,
+           .kv_heads = 2,
+           .head_dim = 256,
+           .tied = true,
+           .window = 50},
+          {.name = "gemma2, 8/4 heads of 128, a window of 33, in two ranges",
+           .family = Family::kGemma2,
+           .heads = 8,
+           .kv_heads = 4,
+           .head_dim = 128,
+           .layers = 6,
+           .steps = Steps::kInRanges,
+           .window = 33},
+          {.name = "gemma3, 4/1 heads of 256, a window of 50",
+           .family = Family::kGemma3Text,
+           .heads = 4,
+           .kv_heads = 1,
+           .head_dim = 256,
+           .tied = true,
+           .layers = 7,
+           .window = 50},
+          {.name = "gemma3, 8/4 heads of 128, a window of 20",
+           .family = Family::kGemma3Text,
+           .heads = 8,
+           .kv_heads = 4,
+           .head_dim = 128,
+           .layers = 7,
+           .window = 20},
+          {.name = "gemma3, 4/4 heads of 64, at home",
+           .family = Family::kGemma3Text,
+           .heads = 4,
+           .kv_heads = 4,
+           .head_dim = 64,
+           .tied = true,
+           .steps = Steps::kAtHome,
+           .window = 40}};
+}
+
 std::vector<Case> cases_in_hbm() {
   return {{"llama, 8/2 heads of 64", Family::kLlama, 8, 2, 64, false, false},
           {"llama, 4/4 heads of 64, tied, biases", Family::kLlama, 4, 4, 64, true, true},
@@ -469,6 +514,12 @@ std::vector<Case> cases_in_hbm() {
            .head_dim = 64,
            .sm_count = 8},
           {"phi3, 4/2 heads of 128", Family::kPhi3, 4, 2, 128, false, false},
+          {.name = "phi3, 6/2 heads of 128, of which 96 are turned",
+           .family = Family::kPhi3,
+           .heads = 6,
+           .kv_heads = 2,
+           .head_dim = 128,
+           .rotary_dim = 96},
           {"qwen2, 14/2 heads of 64, tied", Family::kQwen2, 14, 2, 64, true, false},
           {"qwen2, 7/1 heads of 128", Family::kQwen2, 7, 1, 128, false, false},
           {"mixtral, 8/2 heads of 64", Family::kMixtral, 8, 2, 64, false, false},
@@ -500,6 +551,7 @@ int run(std::uint64_t seed) {
   bool good = true;
   for (const Case& c : cases_in_hbm()) good = check(c, *device, seed++) && good;
   for (const Case& c : cases_of_windows()) good = check(c, *device, seed++) && good;
+  for (const Case& c : cases_of_gemma()) good = check(c, *device, seed++) && good;
   for (const Case& c : cases_at_home()) good = check(c, *device, seed++) && good;
   std::printf(good ? "PASSED\n" : "FAILED\n");
   return good ? 0 : 1;

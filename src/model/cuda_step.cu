@@ -1,11 +1,12 @@
 #include "model/cuda_step.h"
 
-
 #include "base/check.h"
+#include "kernels/activation/activation_cuda.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/rope/rope_cuda.h"
+#include "kernels/soft_cap/soft_cap_cuda.h"
 #include "model/model_card.h"
 
 namespace causeway::model {
@@ -53,13 +54,16 @@ class Loop {
     return kernels::attention::plan(attention_params({.windowed = i.windowed}, nullptr), stream_);
   }
 
-  Status operator()(const step::FillRope&) const {
-    return kernels::rope::fill_table({.tokens = shape_.rows,
-                                      .size = c_.head_dim,
-                                      .frequencies = model_.frequencies,
-                                      .position = tables_ + at_.position,
-                                      .out = model_.results.rope},
-                                     stream_);
+  Status operator()(const step::FillRope& i) const {
+    return kernels::rope::fill_table(
+        {.tokens = shape_.rows,
+         .size = c_.head_dim,
+         .frequencies = i.local ? model_.local_frequencies : model_.frequencies,
+         .pairs = c_.turned_dim() / 2,
+         .amplitude = i.local ? 1 : rope_amplitude(c_),
+         .position = tables_ + at_.position,
+         .out = rope(i.local)},
+        stream_);
   }
 
   Status operator()(const step::Embed& i) const {
@@ -68,24 +72,29 @@ class Loop {
                                     .size = c_.hidden,
                                     .index = tables_ + at_.token,
                                     .count = shape_.rows,
-                                    .out = model_.results.x},
+                                    .out = model_.results.x,
+                                    .scale = c_.embedding_scale()},
                                    stream_);
   }
 
   Status operator()(const step::Norm& i) const {
-    return kernels::rms_norm::run({.rows = i.rows,
-                                   .size = c_.hidden,
-                                   .x = model_.results.x,
-                                   .weight = weight(i.weight, i.layer).data,
-                                   .epsilon = epsilon(),
-                                   .out = model_.results.normed,
-                                   .rows_wanted = i.sampled ? tables_ + at_.sampled : nullptr,
-                                   .parts = i.parts ? parts() : nullptr,
-                                   .parts_stay = i.parts_stay,
-                                   .tokens = shape_.rows,
-                                   .sum = model_.results.x,
-                                   .spent = spent(i.drops)},
-                                  stream_);
+    return kernels::rms_norm::run(
+        {.rows = i.rows,
+         .size = c_.hidden,
+         .x = model_.results.x,
+         .weight = weight(i.weight, i.layer).data,
+         .offset = norm_offset(),
+         .epsilon = epsilon(),
+         .out = i.sum_only ? nullptr : model_.results.normed,
+         .rows_wanted = i.sampled ? tables_ + at_.sampled : nullptr,
+         .parts = i.parts ? parts() : nullptr,
+         .parts_stay = i.parts_stay,
+         .tokens = shape_.rows,
+         .sum = model_.results.x,
+         .added = i.join ? model_.results.added : nullptr,
+         .added_weight = i.join ? weight(i.join->weight, i.join->layer).data : nullptr,
+         .spent = spent(i.drops)},
+        stream_);
   }
 
   Status operator()(const step::Product& i) const {
@@ -109,12 +118,28 @@ class Loop {
                                        kernels::gemm::Overlap::kYes);
   }
 
+  Status operator()(const step::Activate&) const {
+    return kernels::activation::run({.rows = shape_.rows,
+                                     .size = c_.intermediate,
+                                     .gate_up = model_.results.gate_up,
+                                     .out = model_.results.active,
+                                     .gate = c_.activation},
+                                    stream_);
+  }
+
+  Status operator()(const step::CapLogits&) const {
+    return kernels::soft_cap::run({.x = model_.results.logits,
+                                   .count = shape_.sampled * c_.vocab,
+                                   .cap = static_cast<float>(c_.logit_cap)},
+                                  stream_);
+  }
+
   Status operator()(const step::Prepare& i) const {
-    return kernels::attention::prepare(prepare_params(i.layer, i.first), stream_);
+    return kernels::attention::prepare(prepare_params(i.layer, i.first, i.local_rope), stream_);
   }
 
   Status operator()(const step::Attention& i) const {
-    const auto fresh = prepare_params(i.layer, shape_.decode);
+    const auto fresh = prepare_params(i.layer, shape_.decode, i.local_rope);
     return kernels::attention::run(attention_params(i, i.fresh ? &fresh : nullptr), stream_);
   }
 
@@ -136,6 +161,8 @@ class Loop {
   }
 
  private:
+  float norm_offset() const { return c_.norm_offset ? 1 : 0; }
+  float* rope(bool local) const { return local ? model_.results.local_rope : model_.results.rope; }
   float epsilon() const { return static_cast<float>(c_.norm_epsilon); }
   std::int64_t qkv_size() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
   kernels::attention::Heads heads() const { return {c_.heads, c_.kv_heads, c_.head_dim}; }
@@ -178,7 +205,9 @@ class Loop {
       case StepWeight::kInputNorm: return w.input_norm;
       case StepWeight::kQkv: return w.qkv;
       case StepWeight::kO: return w.o;
+      case StepWeight::kAttentionNorm: return w.attention_norm;
       case StepWeight::kPostNorm: return w.post_norm;
+      case StepWeight::kMlpNorm: return w.mlp_norm;
       case StepWeight::kGateUp: return w.gate_up;
       case StepWeight::kDown: return w.down;
       case StepWeight::kRouter: return w.router;
@@ -207,6 +236,8 @@ class Loop {
       case StepBuffer::kQkv: return a.qkv;
       case StepBuffer::kAttended: return a.attended;
       case StepBuffer::kActive: return a.active;
+      case StepBuffer::kGateUp: return a.gate_up;
+      case StepBuffer::kAdded: return a.added;
       case StepBuffer::kScores: return a.scores;
       case StepBuffer::kLogits: return a.logits;
       case StepBuffer::kParts: return parts();
@@ -234,7 +265,8 @@ class Loop {
             .dtype = DType::kBF16};
   }
 
-  kernels::attention::PrepareCuda prepare_params(std::int64_t layer, std::int64_t first) const {
+  kernels::attention::PrepareCuda prepare_params(std::int64_t layer, std::int64_t first,
+                                                 bool local_rope) const {
     const LayerWeights& w = layer_of(layer);
     return {.kv = paged(layer),
             .heads = heads(),
@@ -245,12 +277,13 @@ class Loop {
             .sequence = tables_ + at_.sequence,
             .frames = tables_ + at_.frames,
             .frame_begin = tables_ + at_.frame_begin,
-            .rope_table = model_.results.rope,
+            .rope_table = rope(local_rope),
             .qkv = model_.results.qkv,
             .qkv_stride = qkv_size(),
             .q_norm = w.q_norm.data,
             .k_norm = w.k_norm.data,
-            .epsilon = epsilon()};
+            .epsilon = epsilon(),
+            .norm_offset = norm_offset()};
   }
 
   kernels::attention::ParamsCuda attention_params(
@@ -270,12 +303,13 @@ class Loop {
             .out = model_.results.attended,
             .workspace = model_.workspace.attention_workspace(),
             .tables_early = true,
-            .planned = true,
+            .planned = i.planned,
             .fresh = fresh,
             .behind_library = i.behind_library,
             .cluster = i.cluster,
             .sm_count = model_.workspace.sm_count(),
-            .window = i.windowed ? c_.sliding_window : kernels::attention::kNoWindow};
+            .window = i.windowed ? c_.sliding_window : kernels::attention::kNoWindow,
+            .cap = static_cast<float>(c_.attention_cap)};
   }
 
   const ModelConfig& c_;

@@ -34,9 +34,10 @@ struct CudaStepModel {
   // At home, as the device sees it, and what multiplies there; null: nothing is read there.
   const ModelWeights* home = nullptr;
   kernels::home_gemm::HomeGemm* home_gemm = nullptr;
-  const double* frequencies = nullptr;    // rope_frequencies(), memory of the device
-  CudaExperts* experts = nullptr;         // of a model that has any
-  std::uint64_t* experts_read = nullptr;  // CudaForwardOptions
+  const double* frequencies = nullptr;        // rope_frequencies(), memory of the device
+  const double* local_frequencies = nullptr;  // local_rope_frequencies(), likewise
+  CudaExperts* experts = nullptr;             // of a model that has any
+  std::uint64_t* experts_read = nullptr;      // CudaForwardOptions
   CudaWorkspace& workspace;
   const CudaActivations& results;
 };

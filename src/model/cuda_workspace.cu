@@ -48,10 +48,13 @@ CudaActivations cut(const ModelConfig& c, const CudaStepLimits& limits, std::byt
   a.qkv = bf16((c.heads + 2 * c.kv_heads) * c.head_dim);
   a.attended = bf16(c.heads * c.head_dim);
   a.active = bf16(c.intermediate);
+  if (c.activation != kernels::activation::Gate::kSilu) a.gate_up = bf16(2 * c.intermediate);
+  if (c.output_norms) a.added = bf16(c.hidden);
   if (c.moe) {
     a.scores = cutter.take<float>(Bytes(4 * limits.rows * c.moe->experts));
   }
   a.rope = cutter.take<float>(Bytes(4 * limits.rows * c.head_dim));
+  if (c.local_rope_theta) a.local_rope = cutter.take<float>(Bytes(4 * limits.rows * c.head_dim));
   a.logits = cutter.take<float>(Bytes(4 * limits.places * c.vocab));
   if (bytes != nullptr) *bytes = cutter.end();
   return a;
@@ -140,8 +143,8 @@ Status CudaWorkspace::check_room(const ModelConfig& model) const {
     const Bytes there = parts_.*kBounds[i] - parts_.*kBounds[i - 1];
     if (needed.*kBounds[i] - needed.*kBounds[i - 1] > there) {
       return invalid_argument(
-          "the model is larger than when the program started: its files have changed since; start "
-          "the program anew");
+          "the model is larger than those for which the GPU's memory was divided at the start: it "
+          "came later, or its files have changed since; start the program anew");
     }
   }
   return {};

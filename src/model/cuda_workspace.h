@@ -30,8 +30,11 @@ struct CudaActivations {
   std::byte* qkv = nullptr;       // [rows][q heads, k heads, v heads][head_dim]
   std::byte* attended = nullptr;  // [rows][heads][head_dim]
   std::byte* active = nullptr;    // [rows][intermediate]
+  std::byte* gate_up = nullptr;   // [rows][2][intermediate], where the activation is a kernel's own
+  std::byte* added = nullptr;     // [rows][hidden], of models with output_norms
   float* scores = nullptr;        // f32 [rows][experts]
   float* rope = nullptr;          // f32 [rows][head_dim]
+  float* local_rope = nullptr;    // likewise, of models with local_rope_theta
   float* logits = nullptr;        // f32 [places][vocab]
 };
 

@@ -13,7 +13,7 @@ namespace {
 // A stage's tensors, as plan_weights() names them; norms are read where they are used.
 struct Link {
   std::string_view name;
-  std::array<std::string_view, 3> tensors;
+  std::array<std::string_view, 4> tensors;
   bool experts = false;  // of which only the chosen are read
   bool early = true;
 };
@@ -21,8 +21,8 @@ struct Link {
 constexpr Link kAttention[] = {{"qkv", {"input_norm", "qkv", "qkv_bias"}},
                                {"attention", {"q_norm", "k_norm"}},
                                {"o", {"o", "o_bias"}}};
-constexpr Link kDense[] = {{"gate_up", {"post_norm", "gate_up", "gate_up_bias"}},
-                           {"down", {"down", "down_bias"}}};
+constexpr Link kDense[] = {{"gate_up", {"attention_norm", "post_norm", "gate_up", "gate_up_bias"}},
+                           {"down", {"down", "down_bias", "mlp_norm"}}};
 constexpr Link kSparse[] = {{"router", {"post_norm", "router"}},
                             {"experts gate_up", {"experts_gate_up"}, true, false},
                             {"experts down", {"experts_down"}, true}};

@@ -8,6 +8,8 @@
 namespace causeway::model {
 namespace {
 
+using kernels::activation::Gate;
+
 constexpr ExpertNames kMixtralExperts = {.block = "block_sparse_moe.",
                                          .gate = "w1",
                                          .up = "w3",
@@ -21,8 +23,56 @@ constexpr ExpertNames kQwenExperts = {.block = "mlp.",
                                       .count = "num_experts",
                                       .intermediate = "moe_intermediate_size"};
 
+constexpr FamilyTraits kGemma3Text = {.family = Family::kGemma3Text,
+                                      .architecture = "Gemma3ForCausalLM",
+                                      .model_type = "gemma3_text",
+                                      .head_dim = 256,
+                                      .max_position = 131072,
+                                      .rope_theta = 1e6,
+                                      .adds_bos = true,
+                                      .qk_norm = true,
+                                      .windows = true,
+                                      .window = 4096,
+                                      .window_pattern = 6,
+                                      .local_rope_theta = 10000,
+                                      .gemma_norms = true,
+                                      .activation_name = "hidden_activation",
+                                      .activation = Gate::kGeluTanh,
+                                      .tied = true};
+
+// Gemma 3 with its eyes: the text model of it.
+constexpr FamilyTraits with_eyes(FamilyTraits text) {
+  text.family = Family::kGemma3;
+  text.architecture = "Gemma3ForConditionalGeneration";
+  text.model_type = "gemma3";
+  text.nested = "text_config";
+  text.prefix = "language_model.";
+  text.heads = 8;
+  text.kv_heads = 4;
+  text.vocab = 262208;
+  return text;
+}
+constexpr FamilyTraits kGemma3 = with_eyes(kGemma3Text);
+
 // In the order of Family.
-constexpr std::array kFamilies = {FamilyTraits{.family = Family::kLlama,
+constexpr std::array kFamilies = {FamilyTraits{.family = Family::kGemma2,
+                                               .architecture = "Gemma2ForCausalLM",
+                                               .model_type = "gemma2",
+                                               .head_dim = 256,
+                                               .max_position = 8192,
+                                               .adds_bos = true,
+                                               .windows = true,
+                                               .window = 4096,
+                                               .window_pattern = 2,
+                                               .gemma_norms = true,
+                                               .attention_cap = 50,
+                                               .logit_cap = 30,
+                                               .activation_name = "hidden_activation",
+                                               .activation = Gate::kGeluTanh,
+                                               .tied = true},
+                                  kGemma3,
+                                  kGemma3Text,
+                                  FamilyTraits{.family = Family::kLlama,
                                                .architecture = "LlamaForCausalLM",
                                                .model_type = "llama",
                                                .max_position = 2048,

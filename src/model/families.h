@@ -7,9 +7,22 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/activation/activation.h"
+
 namespace causeway::model {
 
-enum class Family { kLlama, kMistral, kMixtral, kPhi3, kQwen2, kQwen3, kQwen3Moe };
+enum class Family {
+  kGemma2,
+  kGemma3,
+  kGemma3Text,
+  kLlama,
+  kMistral,
+  kMixtral,
+  kPhi3,
+  kQwen2,
+  kQwen3,
+  kQwen3Moe
+};
 
 // The checkpoint's names of a sparse layer, and what config.json calls its sizes.
 struct ExpertNames {
@@ -29,7 +42,12 @@ struct FamilyTraits {
   Family family = Family::kLlama;
   std::string_view architecture;  // "architectures"[0]
   std::string_view model_type;    // also its name on the command line
-  // What config.json may leave out. head_dim 0: hidden / heads.
+  // A text model among others: the object of config.json that holds its configuration, beside which
+  // the rest counts where it says nothing; and how the names of its weights begin.
+  const char* nested = nullptr;
+  std::string_view prefix = "";
+  // What config.json may leave out. head_dim 0: hidden / heads; others 0: nothing.
+  std::int64_t heads = 0, kv_heads = 0, vocab = 0;
   std::int64_t head_dim = 0;
   std::int64_t max_position = 32768;
   double norm_epsilon = 1e-6;
@@ -42,8 +60,24 @@ struct FamilyTraits {
   // (0: none). Else "use_sliding_window" would ask for one in some layers.
   bool windows = false;
   std::int64_t window = 0;
+  // Not 0: every so many-th layer has no window, unless "layer_types" or "sliding_window_pattern"
+  // says otherwise; all others have it.
+  std::int64_t window_pattern = 0;
+  // Not 0: RoPE of layers with a window has the base "rope_local_base_freq", by default this one,
+  // and is not scaled.
+  double local_rope_theta = 0;
   // The checkpoint has one tensor each for q, k and v, and for gate and up.
   bool fused = false;
+  // Norms multiply by 1 + weight, what attention and the MLP give is normalised before it is added,
+  // embeddings are multiplied by the root of their width, scores divided by that of
+  // "query_pre_attn_scalar".
+  bool gemma_norms = false;
+  // Soft caps of attention's scores and of logits where config.json leaves them out; 0: none.
+  double attention_cap = 0, logit_cap = 0;
+  // The MLP's activation, by which name config.json has it and where it is left out.
+  const char* activation_name = "hidden_act";
+  kernels::activation::Gate activation = kernels::activation::Gate::kSilu;
+  bool tied = false;  // the head is the embedding unless config.json says otherwise
   // Layers of experts; nothing: there are none.
   std::optional<ExpertNames> experts = {};
   // Every layer is sparse and the chosen experts' weights sum to 1, whatever config.json says.

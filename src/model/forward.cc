@@ -14,6 +14,7 @@
 #include "kernels/parallel.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"
+#include "kernels/soft_cap/soft_cap.h"
 #include "model/layers.h"
 #include "model/model_card.h"
 
@@ -55,7 +56,8 @@ class HostForward::State {
         cached_(find_weights(config_, cached)),
         home_(find_weights(config_, home)),
         slots_(slots),
-        frequencies_(rope_frequencies(config_)) {
+        frequencies_(rope_frequencies(config_)),
+        local_frequencies_(local_rope_frequencies(config_)) {
     if (slots_.base == nullptr) return;
     const auto experts = static_cast<std::size_t>(config_.moe->experts);
     gate_up_of_.resize(experts);
@@ -66,6 +68,9 @@ class HostForward::State {
   }
 
   const ModelConfig& config() const { return config_; }
+  std::span<const float> hidden() const {
+    return {normed_.data(), sampled_.size() * static_cast<std::size_t>(config_.hidden)};
+  }
   std::span<const std::uint32_t> experts_chosen() const { return chosen_; }
 
   Status run(const request::Batch& batch, const KvMemory& kv, weights::StepWeights where,
@@ -73,7 +78,7 @@ class HostForward::State {
     computing_ = computing;
     begin(batch);
     CAUSEWAY_CHECK(logits.size() == sampled_.size() * static_cast<std::size_t>(config_.vocab),
-                   "logits are [entries that sample, vocab]");
+                   "logits are [rows that need some, vocab]");
     where_ = where;
     std::fill(chosen_.begin(), chosen_.end(), 0);
     layer_of_experts_ = 0;
@@ -81,11 +86,12 @@ class HostForward::State {
                              .vocab = config_.vocab,
                              .size = config_.hidden,
                              .tokens = batch.tokens,
+                             .scale = config_.embedding_scale(),
                              .out = x_.data()});
     for (std::int64_t i = 0; i < config_.layers; ++i) {
       CAUSEWAY_ASSIGN(const ModelWeights* weights, of_group(layer_group(i)));
       const LayerWeights& layer = weights->layers[static_cast<std::size_t>(i)];
-      attend(layer, paged(kv, i));
+      attend(layer, i, paged(kv, i));
       feed_forward(layer, i);
       consumed(layer_group(i));
     }
@@ -133,7 +139,15 @@ class HostForward::State {
     sequences_.clear();
     sampled_.clear();
     for (const request::BatchEntry& entry : batch.entries) place(batch, entry);
-    kernels::rope::fill_table(frequencies_, positions_, rope_.ensure(tokens_ * config_.head_dim));
+    const std::int64_t turns = tokens_ * config_.head_dim;
+    kernels::rope::fill_table({.frequencies = frequencies_,
+                               .size = config_.head_dim,
+                               .amplitude = rope_amplitude(config_)},
+                              positions_, rope_.ensure(turns));
+    if (!local_frequencies_.empty()) {
+      kernels::rope::fill_table({.frequencies = local_frequencies_, .size = config_.head_dim},
+                                positions_, local_rope_.ensure(turns));
+    }
     x_.ensure(tokens_ * config_.hidden);
     normed_.ensure(tokens_ * config_.hidden);
     added_.ensure(tokens_ * config_.hidden);
@@ -163,8 +177,13 @@ class HostForward::State {
                           .query_begin = entry.token_begin,
                           .query_count = entry.token_count,
                           .context = entry.context});
+    for (std::int64_t i = 0; i < std::ssize(entry.scored); ++i) {
+      sampled_.push_back(entry.token_begin + i);
+    }
     if (entry.samples) sampled_.push_back(token_end - 1);
   }
+
+  float norm_offset() const { return config_.norm_offset ? 1 : 0; }
 
   void norm(const float* x, std::int64_t rows, WeightsRef weight, float* out) const {
     kernels::rms_norm::run({.outer = rows,
@@ -172,6 +191,7 @@ class HostForward::State {
                             .x = x,
                             .x_outer_stride = config_.hidden,
                             .weight = weight,
+                            .offset = norm_offset(),
                             .epsilon = static_cast<float>(config_.norm_epsilon),
                             .out = out,
                             .out_outer_stride = config_.hidden});
@@ -208,22 +228,30 @@ class HostForward::State {
                             .x = x,
                             .x_outer_stride = qkv_size(),
                             .weight = weight,
+                            .offset = norm_offset(),
                             .epsilon = static_cast<float>(config_.norm_epsilon),
                             .out = x,
                             .out_outer_stride = qkv_size()});
   }
 
+  // x += what a sublayer adds, normalised first where there is a weight for that.
+  void add_to_stream(WeightsRef output_norm) {
+    if (output_norm) norm(added_.data(), tokens_, output_norm, added_.data());
+    add(added_.data(), tokens_ * config_.hidden, x_.data());
+  }
+
   // x += o(attention(rope(qkv(norm(x)))))
-  void attend(const LayerWeights& w, const kernels::attention::PagedKv& kv) {
+  void attend(const LayerWeights& w, std::int64_t layer, const kernels::attention::PagedKv& kv) {
     norm(x_.data(), tokens_, w.input_norm, normed_.data());
     float* qkv = qkv_.data();
     linear({normed_.data(), config_.hidden, w.qkv, w.qkv_bias, qkv_size(), qkv}, tokens_);
     norm_heads(0, config_.heads, w.q_norm);
     norm_heads(q_size(), config_.kv_heads, w.k_norm);
+    const bool is_local = config_.is_local(layer) && !local_frequencies_.empty();
     kernels::rope::run({.tokens = tokens_,
                         .heads = config_.heads + config_.kv_heads,
                         .size = config_.head_dim,
-                        .table = rope_.data(),
+                        .table = is_local ? local_rope_.data() : rope_.data(),
                         .x = qkv,
                         .x_stride = qkv_size()});
     const kernels::attention::Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
@@ -242,9 +270,10 @@ class HostForward::State {
                     .q_stride = qkv_size(),
                     .out = attended_.data(),
                     .out_stride = q_size(),
-                    .window = config_.sliding_window});
+                    .window = config_.window_of(layer),
+                    .cap = static_cast<float>(config_.attention_cap)});
     linear({attended_.data(), q_size(), w.o, w.o_bias, config_.hidden, added_.data()}, tokens_);
-    add(added_.data(), tokens_ * config_.hidden, x_.data());
+    add_to_stream(w.attention_norm);
   }
 
   // x += mlp(norm(x))
@@ -256,11 +285,14 @@ class HostForward::State {
       const std::int64_t wide = config_.intermediate;
       linear({normed_.data(), config_.hidden, w.gate_up, w.gate_up_bias, 2 * wide, gate_up_.data()},
              tokens_);
-      kernels::activation::run(
-          {.rows = tokens_, .size = wide, .gate_up = gate_up_.data(), .out = active_.data()});
+      kernels::activation::run({.rows = tokens_,
+                                .size = wide,
+                                .gate_up = gate_up_.data(),
+                                .out = active_.data(),
+                                .gate = config_.activation});
       linear({active_.data(), wide, w.down, w.down_bias, config_.hidden, added_.data()}, tokens_);
     }
-    add(added_.data(), tokens_ * config_.hidden, x_.data());
+    add_to_stream(w.mlp_norm);
   }
 
   void mix_experts(const LayerWeights& w, std::int64_t layer) {
@@ -313,14 +345,19 @@ class HostForward::State {
       norm(row, 1, norm_weight, normed_.data() + i * config_.hidden);
     }
     linear({normed_.data(), config_.hidden, weights->lm_head, {}, config_.vocab, logits}, rows);
+    if (config_.logit_cap > 0) {
+      kernels::soft_cap::run({.x = logits,
+                              .count = rows * config_.vocab,
+                              .cap = static_cast<float>(config_.logit_cap)});
+    }
     return {};
   }
 
   ModelConfig config_;
   const ModelWeights cached_;
   const ModelWeights home_;
-  const weights::ExpertSlots slots_;  // no base: experts lie with their layers
-  std::vector<double> frequencies_;
+  const weights::ExpertSlots slots_;                     // no base: experts lie with their layers
+  std::vector<double> frequencies_, local_frequencies_;  // the latter empty: all layers are alike
 
   // Of the step that runs.
   weights::StepWeights where_;
@@ -334,14 +371,14 @@ class HostForward::State {
   std::vector<std::uint32_t> chosen_;  // [layers][experts]
   std::int64_t layer_of_experts_ = 0;  // the next
 
-  Buffer<float> rope_;      // [tokens][head_dim]
-  Buffer<float> x_;         // [tokens][hidden], the residual stream
-  Buffer<float> normed_;    // [tokens][hidden]
-  Buffer<float> added_;     // [tokens][hidden], what a sublayer adds
-  Buffer<float> qkv_;       // [tokens][q heads, k heads, v heads][head_dim]
-  Buffer<float> attended_;  // [tokens][heads][head_dim]
-  Buffer<float> gate_up_;   // [tokens][gate of intermediate, up of intermediate]
-  Buffer<float> active_;    // [tokens][intermediate]
+  Buffer<float> rope_, local_rope_;  // [tokens][head_dim]
+  Buffer<float> x_;                  // [tokens][hidden], the residual stream
+  Buffer<float> normed_;             // [tokens][hidden]
+  Buffer<float> added_;              // [tokens][hidden], what a sublayer adds
+  Buffer<float> qkv_;                // [tokens][q heads, k heads, v heads][head_dim]
+  Buffer<float> attended_;           // [tokens][heads][head_dim]
+  Buffer<float> gate_up_;            // [tokens][gate of intermediate, up of intermediate]
+  Buffer<float> active_;             // [tokens][intermediate]
   kernels::gemm::Gemm gemm_;
   kernels::attention::Attention attention_;
   kernels::moe::Moe moe_;
@@ -358,6 +395,7 @@ HostForward::HostForward(HostForward&&) noexcept = default;
 HostForward& HostForward::operator=(HostForward&&) noexcept = default;
 
 const ModelConfig& HostForward::config() const { return state_->config(); }
+std::span<const float> HostForward::hidden() const { return state_->hidden(); }
 std::span<const std::uint32_t> HostForward::experts_chosen() const {
   return state_->experts_chosen();
 }

@@ -46,7 +46,7 @@ class HostForward {
   const ModelConfig& config() const;
 
   // Runs one step: writes K and V of the batch's tokens into `kv`, and into `logits`
-  // [entries that sample, vocab] (f32, row-major, in entry order) the logits of their last tokens.
+  // [Batch::logit_rows(), vocab] (f32, row-major, in entry order) those of the rows that need some.
   // A token id outside the vocabulary is a CHECK failure: the server validates prompts. Groups are
   // read where `where` says; of staged ones the step waits for the semaphores, kDeadlineExceeded
   // after ten minutes, and of those that pass through a ring it raises the other one behind their
@@ -56,6 +56,9 @@ class HostForward {
   Status run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
     return run(batch, kv, {}, logits);
   }
+  // Of the last step's rows of logits: [rows, hidden], f32, what the head has read (the final norm
+  // of the last layer). Until the next run().
+  std::span<const float> hidden() const;
   // Of the last step of a model whose experts are cached one by one: how many tokens chose each, by
   // layer that has experts and by expert. Else empty.
   std::span<const std::uint32_t> experts_chosen() const;

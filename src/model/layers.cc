@@ -46,7 +46,9 @@ LayerWeights find_layer(const ModelConfig& c, const Group& group, bool sparse) {
   w.k_norm = group.find_if(c.qk_norm, "k_norm", 1, c.head_dim);
   w.o = group.find("o", c.hidden, c.heads * c.head_dim);
   w.o_bias = group.find_if(c.output_bias, "o_bias", 1, c.hidden);
+  w.attention_norm = group.find_if(c.output_norms, "attention_norm", 1, c.hidden);
   w.post_norm = group.find("post_norm", 1, c.hidden);
+  w.mlp_norm = group.find_if(c.output_norms, "mlp_norm", 1, c.hidden);
   w.sparse = sparse;
   if (sparse) {
     const MoeConfig& moe = *c.moe;

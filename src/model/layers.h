@@ -19,7 +19,9 @@ struct LayerWeights {
   kernels::WeightsRef k_norm;  // [head_dim]
   kernels::WeightsRef o;       // [hidden][heads × head_dim]
   kernels::WeightsRef o_bias;
-  kernels::WeightsRef post_norm;  // [hidden]
+  kernels::WeightsRef attention_norm;  // [hidden]
+  kernels::WeightsRef post_norm;       // [hidden]
+  kernels::WeightsRef mlp_norm;        // [hidden]
   bool sparse = false;
   kernels::WeightsRef gate_up;  // dense: [2 × intermediate][hidden]
   kernels::WeightsRef gate_up_bias;

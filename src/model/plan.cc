@@ -20,26 +20,69 @@ PlannedTensor one(std::string name, std::string source, std::int64_t rows, std::
   return {std::move(name), {{std::move(source), rows, cols}}};
 }
 
+// `heads` heads of a tensor, one after the other from `whole.first_row` on. Where RoPE turns the
+// first part of a head alone, each head's rows are put so that what is turned together lies half a
+// head apart, as in heads that are turned whole:
+//
+//   file │ first half of the turned │ second half │ rest              │
+//   pool │ first half of the turned │ rest, 1st ½ │ second half │ rest, 2nd ½ │
+//
+// Queries and keys are put alike, so that their products are what they were.
+void add_turned(const ModelConfig& c, const SourceTensor& whole, std::int64_t heads,
+                std::vector<SourceTensor>& out) {
+  const auto add = [&](std::int64_t first, std::int64_t rows) {
+    SourceTensor part = whole;
+    part.tensor_rows = whole.rows_of_tensor();
+    part.first_row = whole.first_row + first;
+    part.rows = rows;
+    out.push_back(std::move(part));
+  };
+  if (!c.partly_turned()) return add(0, heads * c.head_dim);
+  const std::int64_t pairs = c.rotary_dim / 2, rest = c.head_dim / 2 - pairs;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t first = head * c.head_dim;
+    add(first, pairs);
+    add(first + 2 * pairs, rest);
+    add(first + pairs, pairs);
+    add(first + 2 * pairs + rest, rest);
+  }
+}
+
+// Rows of q, k and v: of `part`.weight or .bias.
+PlannedTensor plan_qkv(const ModelConfig& c, const std::string& name, const std::string& base,
+                       const std::string& part, std::int64_t cols) {
+  const std::int64_t q = query_rows(c), kv = key_rows(c), all = q + 2 * kv;
+  const bool fused = traits_of(c.family).fused;
+  PlannedTensor tensor{name, {}};
+  if (fused && !c.partly_turned()) {
+    return one(name, base + "qkv_proj" + part, all, cols);
+  }
+  const auto source = [&](const char* own, std::int64_t rows, std::int64_t first) {
+    return fused ? SourceTensor{base + "qkv_proj" + part, rows, cols, all, first}
+                 : SourceTensor{base + own + part, rows, cols};
+  };
+  add_turned(c, source("q_proj", q, 0), c.heads, tensor.sources);
+  add_turned(c, source("k_proj", kv, q), c.kv_heads, tensor.sources);
+  tensor.sources.push_back(source("v_proj", kv, q + kv));
+  return tensor;
+}
+
+PlannedTensor plan_head_norm(const ModelConfig& c, const char* name, const std::string& base) {
+  const std::string source = base + name + ".weight";
+  if (!c.partly_turned()) return one(name, source, 1, c.head_dim);
+  PlannedTensor tensor{name, {}};
+  add_turned(c, {source, c.head_dim, 1}, 1, tensor.sources);
+  return tensor;
+}
+
 void plan_attention(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
   const std::string base = layer + "self_attn.";
-  const std::int64_t q = query_rows(c), kv = key_rows(c);
-  if (traits_of(c.family).fused) {
-    group.tensors.push_back(one("qkv", base + "qkv_proj.weight", q + 2 * kv, c.hidden));
-  } else {
-    group.tensors.push_back({"qkv",
-                             {{base + "q_proj.weight", q, c.hidden},
-                              {base + "k_proj.weight", kv, c.hidden},
-                              {base + "v_proj.weight", kv, c.hidden}}});
-  }
-  if (c.attention_bias) {
-    group.tensors.push_back({"qkv_bias",
-                             {{base + "q_proj.bias", q, 1},
-                              {base + "k_proj.bias", kv, 1},
-                              {base + "v_proj.bias", kv, 1}}});
-  }
+  const std::int64_t q = query_rows(c);
+  group.tensors.push_back(plan_qkv(c, "qkv", base, ".weight", c.hidden));
+  if (c.attention_bias) group.tensors.push_back(plan_qkv(c, "qkv_bias", base, ".bias", 1));
   if (c.qk_norm) {
-    group.tensors.push_back(one("q_norm", base + "q_norm.weight", 1, c.head_dim));
-    group.tensors.push_back(one("k_norm", base + "k_norm.weight", 1, c.head_dim));
+    group.tensors.push_back(plan_head_norm(c, "q_norm", base));
+    group.tensors.push_back(plan_head_norm(c, "k_norm", base));
   }
   group.tensors.push_back(one("o", base + "o_proj.weight", c.hidden, q));
   if (c.output_bias) group.tensors.push_back(one("o_bias", base + "o_proj.bias", c.hidden, 1));
@@ -86,23 +129,28 @@ void plan_sparse_mlp(const ModelConfig& c, const std::string& layer, PlannedGrou
 
 PlannedGroup plan_layer(const ModelConfig& c, std::int64_t index) {
   const std::string name = "layers." + std::to_string(index);
-  const std::string layer = "model." + name + ".";
+  const std::string layer = std::string(traits_of(c.family).prefix) + "model." + name + ".";
   PlannedGroup group{name, {}};
   group.tensors.push_back(one("input_norm", layer + "input_layernorm.weight", 1, c.hidden));
   plan_attention(c, layer, group);
-  group.tensors.push_back(one("post_norm", layer + "post_attention_layernorm.weight", 1, c.hidden));
+  const auto add_norm = [&](const char* norm, const std::string& source) {
+    group.tensors.push_back(one(norm, layer + source + "_layernorm.weight", 1, c.hidden));
+  };
+  if (c.output_norms) add_norm("attention_norm", "post_attention");
+  add_norm("post_norm", c.output_norms ? "pre_feedforward" : "post_attention");
   if (c.is_sparse(index)) {
     plan_sparse_mlp(c, layer, group);
   } else {
     plan_dense_mlp(c, layer, group);
   }
+  if (c.output_norms) add_norm("mlp_norm", "post_feedforward");
   return group;
 }
 
 // Parameters of one layer; wide, because it runs before the sizes are known to be sane.
 __int128 layer_parameters(const ModelConfig& c, bool sparse) {
   const __int128 hidden = c.hidden, q = query_rows(c), kv = key_rows(c);
-  __int128 count = 2 * hidden + hidden * (2 * q + 2 * kv);
+  __int128 count = (c.output_norms ? 4 : 2) * hidden + hidden * (2 * q + 2 * kv);
   if (c.attention_bias) count += q + 2 * kv;
   if (c.output_bias) count += hidden;
   if (c.qk_norm) count += 2 * c.head_dim;
@@ -118,12 +166,14 @@ __int128 layer_parameters(const ModelConfig& c, bool sparse) {
 
 LoadPlan plan_weights(const ModelConfig& config, DType storage) {
   LoadPlan plan{storage, {}};
+  const std::string prefix(traits_of(config.family).prefix);
   plan.groups.push_back(
-      {"embedding", {one("embedding", "model.embed_tokens.weight", config.vocab, config.hidden)}});
+      {"embedding",
+       {one("embedding", prefix + "model.embed_tokens.weight", config.vocab, config.hidden)}});
   for (std::int64_t i = 0; i < config.layers; ++i) plan.groups.push_back(plan_layer(config, i));
-  PlannedGroup head{"head", {one("norm", "model.norm.weight", 1, config.hidden)}};
+  PlannedGroup head{"head", {one("norm", prefix + "model.norm.weight", 1, config.hidden)}};
   if (!config.tied_embeddings) {
-    head.tensors.push_back(one("lm_head", "lm_head.weight", config.vocab, config.hidden));
+    head.tensors.push_back(one("lm_head", prefix + "lm_head.weight", config.vocab, config.hidden));
   }
   plan.groups.push_back(std::move(head));
   return plan;

@@ -88,6 +88,59 @@ TEST(Plan, FusedTensorsOfPhi3) {
   EXPECT_EQ(layer.tensors[1].sources.size() + layer.tensors[4].sources.size(), 2u);
 }
 
+// The rows of the file that a tensor of the pool has, one after the other.
+std::vector<std::int64_t> rows_of(const weights::PlannedTensor& tensor) {
+  std::vector<std::int64_t> rows;
+  for (const auto& source : tensor.sources) {
+    for (std::int64_t i = 0; i < source.rows; ++i) rows.push_back(source.first_row + i);
+  }
+  return rows;
+}
+
+TEST(Plan, HeadsThatAreTurnedInPart) {
+  ModelConfig c = tiny();
+  c.attention_bias = c.qk_norm = true;
+  c.rotary_dim = 6;
+  const auto layer = plan_weights(c, DType::kBF16).groups[1];
+  // Pairs (0, 3), (1, 4), (2, 5) are turned; 6 to 9 are not.
+  const std::vector<std::int64_t> head = {0, 1, 2, 6, 7, 3, 4, 5, 8, 9};
+  for (const std::size_t tensor : {1, 2}) {
+    const auto rows = rows_of(layer.tensors[tensor]);
+    ASSERT_EQ(rows.size(), 160u);
+    for (std::size_t i = 0; i < 160; ++i) {
+      const std::size_t of_q = i < 80 ? i : i - 80, k_head = of_q / 10 * 10;
+      const std::size_t v = i - 120;
+      EXPECT_EQ(rows[i], i < 120 ? static_cast<std::int64_t>(k_head) + head[of_q % 10]
+                                 : static_cast<std::int64_t>(v));
+    }
+  }
+  EXPECT_EQ(layer.tensors[3].name, "q_norm");
+  EXPECT_EQ(rows_of(layer.tensors[3]), head);
+  EXPECT_EQ(rows_of(layer.tensors[4]), head);
+  c.qk_norm = c.attention_bias = false;
+  c.family = Family::kPhi3;
+  const auto fused = plan_weights(c, DType::kBF16).groups[1].tensors[1];
+  const auto rows = rows_of(fused);
+  for (std::size_t i = 0; i < 160; ++i) {
+    EXPECT_EQ(rows[i], i < 120 ? static_cast<std::int64_t>(i / 10 * 10) + head[i % 10]
+                               : static_cast<std::int64_t>(i));
+  }
+  for (const auto& source : fused.sources) EXPECT_EQ(source.rows_of_tensor(), 160);
+}
+
+TEST(Plan, NormsBehindSublayers) {
+  ModelConfig c = tiny();
+  c.family = Family::kGemma2;
+  c.output_norms = true;
+  const auto layer = plan_weights(c, DType::kBF16).groups[1];
+  EXPECT_EQ(outline(layer),
+            "layers.0: input_norm[1,64] qkv[160,64] o[64,80] attention_norm[1,64] post_norm[1,64] "
+            "gate_up[344,64] down[64,172] mlp_norm[1,64]");
+  EXPECT_EQ(layer.tensors[3].sources[0].name, "model.layers.0.post_attention_layernorm.weight");
+  EXPECT_EQ(layer.tensors[4].sources[0].name, "model.layers.0.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(layer.tensors[7].sources[0].name, "model.layers.0.post_feedforward_layernorm.weight");
+}
+
 TEST(Plan, BiasesOfQwen2) {
   ModelConfig c = tiny();
   c.family = Family::kQwen2;
@@ -147,6 +200,8 @@ RC_GTEST_PROP(Plan, CountsEachParameterOnce, ()) {
   c.mlp_bias = *rc::gen::arbitrary<bool>();
   c.qk_norm = *rc::gen::arbitrary<bool>();
   c.tied_embeddings = *rc::gen::arbitrary<bool>();
+  c.output_norms = *rc::gen::arbitrary<bool>();
+  c.rotary_dim = 2 * *rc::gen::inRange<std::int64_t>(0, 6);
   if (*rc::gen::arbitrary<bool>()) {
     c.family = *rc::gen::element(Family::kMixtral, Family::kQwen3Moe);
     c.moe = sparse(*rc::gen::inRange<std::int64_t>(1, 9), 7);

@@ -90,23 +90,24 @@ void generate_chunk(const RandomTensor& tensor, std::int64_t first, std::int64_t
   }
 }
 
-// How a tensor is drawn: norms near 1; matrices so that each output has the variance of the inputs,
-// those that add to the residual stream less; biases and embeddings small.
+// How a tensor is drawn: what norms multiply by near 1; matrices so that each output has the
+// variance of the inputs, those that add to the residual stream less; biases and embeddings small.
 RandomTensor draw(const ModelConfig& config, const weights::PlannedTensor& planned,
                   const weights::SourceTensor& source, std::uint64_t seed) {
   const std::string& kind = planned.name;
   const bool norm = kind.ends_with("norm"), bias = kind.ends_with("_bias");
   const bool residual = kind == "o" || kind == "down" || kind == "experts_down";
   RandomTensor tensor;
-  tensor.spec = {source.name, config.dtype, {source.rows, source.cols}};
-  tensor.elements = source.rows * source.cols;
+  tensor.spec = {source.name, config.dtype, {source.rows_of_tensor(), source.cols}};
+  tensor.elements = source.rows_of_tensor() * source.cols;
   if (norm || bias) tensor.spec.shape = {tensor.elements};
   double deviation = 1.0 / std::sqrt(static_cast<double>(source.cols));
   if (residual) deviation /= std::sqrt(2.0 * static_cast<double>(config.layers));
   if (bias) deviation = 0.02;
   if (norm) deviation = 0.1;
   tensor.scale = static_cast<float>(deviation / kNoiseDeviation);
-  if (norm) tensor.centre = static_cast<std::int32_t>(kNoiseDeviation / deviation);
+  if (norm && !config.norm_offset)
+    tensor.centre = static_cast<std::int32_t>(kNoiseDeviation / deviation);
   tensor.seed = mix64(seed ^ hash_name(source.name));
   return tensor;
 }
@@ -116,6 +117,7 @@ std::vector<RandomTensor> list_tensors(const ModelConfig& config, std::uint64_t 
   for (const auto& group : plan_weights(config, config.dtype).groups) {
     for (const auto& planned : group.tensors) {
       for (const auto& source : planned.sources) {
+        if (source.first_row > 0) continue;  // another part of a tensor that is listed
         tensors.push_back(draw(config, planned, source, mix64(seed)));
       }
     }
@@ -283,6 +285,16 @@ ModelConfig with_special_tokens(ModelConfig config, bool adds_bos) {
   return config;
 }
 
+void add_gemma(const FamilyTraits& traits, ModelConfig& config) {
+  config.norm_offset = config.output_norms = config.scaled_embedding = true;
+  config.attention_cap = traits.attention_cap;
+  config.logit_cap = traits.logit_cap;
+  if (traits.local_rope_theta > 0) config.local_rope_theta = traits.local_rope_theta;
+  config.sliding_window = 1024;
+  config.global_layers.assign(static_cast<std::size_t>(traits.window_pattern), false);
+  config.global_layers.back() = true;
+}
+
 }  // namespace
 
 ModelConfig random_model_config(Family family) {
@@ -301,6 +313,9 @@ ModelConfig random_model_config(Family family) {
   config.norm_epsilon = traits.adds_bos ? 1e-5 : 1e-6;
   config.qk_norm = traits.qk_norm;
   config.attention_bias = traits.attention_biases == AttentionBiases::kQkv;
+  config.activation = traits.activation;
+  config.tied_embeddings = traits.tied;
+  if (traits.gemma_norms) add_gemma(traits, config);
   if (traits.experts_only) config.intermediate = 0;
   if (traits.experts) {
     MoeConfig moe;

@@ -62,6 +62,7 @@ TEST(RandomModel, EveryFamilyTypeAndTyingLoads) {
         options.config.dtype = dtype;
         options.config.tied_embeddings = tied;
         options.config.attention_bias = tied;
+        options.config.rotary_dim = tied ? 4 : 0;
         expect_made(options, directory.path());
         const auto config = load_config(directory.path());
         ASSERT_TRUE(config.ok()) << config.error().message;

@@ -37,11 +37,11 @@ void read_yarn(Fields& rope, RopeScaling& scaling) {
   scaling.attention_factor = (scale * growth + 1) / (all * growth + 1);
 }
 
-void read_long_rope(Fields& rope, std::int64_t head_dim, RopeScaling& scaling) {
+void read_long_rope(Fields& rope, std::int64_t turned, RopeScaling& scaling) {
   const std::pair<const char*, std::vector<double>*> lists[] = {
       {"short_factor", &scaling.short_factor}, {"long_factor", &scaling.long_factor}};
   for (const auto& [name, list] : lists) {
-    *list = rope.reals(name, static_cast<std::size_t>(head_dim / 2), 1e-3, 1e6);
+    *list = rope.reals(name, static_cast<std::size_t>(turned / 2), 1e-3, 1e6);
   }
 }
 
@@ -66,7 +66,7 @@ void read_scaled_rope(Fields& rope, Fields& fields, RopeType type, ModelConfig& 
     case RopeType::kLinear: break;
     case RopeType::kLlama3: read_llama3(rope, scaling); break;
     case RopeType::kYarn: read_yarn(rope, scaling); break;
-    case RopeType::kLongRope: read_long_rope(rope, config.head_dim, scaling); break;
+    case RopeType::kLongRope: read_long_rope(rope, config.turned_dim(), scaling); break;
   }
   // Qwen's models state the context that they were trained on, and by what it is stretched.
   if (type == RopeType::kYarn) {
@@ -78,12 +78,26 @@ void read_scaled_rope(Fields& rope, Fields& fields, RopeType type, ModelConfig& 
   config.rope_scaling = std::move(scaling);
 }
 
+// Which part of a head is turned, rounded down as the published code does.
+void read_part(Fields& fields, ModelConfig& config) {
+  const char* const name = "partial_rotary_factor";
+  if (fields.find(name) == nullptr) return;
+  const double part = fields.real(name, 1, 0, 1);
+  const auto size = static_cast<double>(config.head_dim);
+  config.rotary_dim = static_cast<std::int64_t>(size * part);
+  if (config.rotary_dim >= 2 && config.rotary_dim % 2 == 0) return;
+  fields.fail(name, "makes " + std::to_string(config.rotary_dim) +
+                        " elements of a head turn; it must be an even number of at least 2");
+  config.rotary_dim = 0;
+}
+
 void read_rope_scaling(Fields& fields, const nlohmann::json& object, const char* name,
                        ModelConfig& config) {
   if (!object.is_object()) return fields.fail(name, "must be an object");
   Fields rope(object, std::string(name) + ".");
   const std::string type = rope.string("rope_type", rope.string("type", "default"));
   config.rope_theta = rope.real("rope_theta", config.rope_theta, 1, 1e12);
+  read_part(rope, config);
   if (const auto scaled = type_named(type)) {
     read_scaled_rope(rope, fields, *scaled, config);
   } else if (rope.status().ok() && type != "default") {
@@ -97,6 +111,10 @@ void read_rope_scaling(Fields& fields, const nlohmann::json& object, const char*
 
 void read_rope(Fields& fields, ModelConfig& config) {
   config.rope_theta = fields.real("rope_theta", traits_of(config.family).rope_theta, 1, 1e12);
+  read_part(fields, config);
+  if (const double local = traits_of(config.family).local_rope_theta; local > 0) {
+    config.local_rope_theta = fields.real("rope_local_base_freq", local, 1, 1e12);
+  }
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (const auto* rope = fields.find(name)) read_rope_scaling(fields, *rope, name, config);
   }

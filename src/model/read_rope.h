@@ -6,7 +6,8 @@
 
 namespace causeway::model {
 
-// Sets rope_theta and rope_scaling, and with YaRN max_position. `config` has its shape already.
+// Sets rope_theta, rotary_dim and rope_scaling, and with YaRN max_position. `config` has its shape
+// already.
 void read_rope(Fields& fields, ModelConfig& config);
 
 }  // namespace causeway::model

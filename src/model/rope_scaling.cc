@@ -23,7 +23,7 @@ double llama3(double frequency, const RopeScaling& s) {
 // The pair of dimensions that turns so often in the original context (a fraction).
 double pair_of_turns(double turns, const ModelConfig& config) {
   const auto original = static_cast<double>(config.rope_scaling->original_max_position);
-  return static_cast<double>(config.head_dim) *
+  return static_cast<double>(config.turned_dim()) *
          std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.rope_theta));
 }
 
@@ -38,7 +38,7 @@ YarnRange yarn_range(const ModelConfig& config) {
   YarnRange range{pair_of_turns(s.beta_fast, config), pair_of_turns(s.beta_slow, config)};
   if (s.whole) range = {std::floor(range.first), std::ceil(range.last)};
   range.first = std::max(range.first, 0.0);
-  range.last = std::min(range.last, static_cast<double>(config.head_dim - 1));
+  range.last = std::min(range.last, static_cast<double>(config.turned_dim() - 1));
   if (range.first == range.last) range.last += 0.001;  // as the published code does
   return range;
 }
@@ -70,8 +70,13 @@ const char* name_of(RopeType type) {
   return "";
 }
 
+std::vector<double> local_rope_frequencies(const ModelConfig& config) {
+  if (!config.local_rope_theta) return {};
+  return kernels::rope::frequencies(config.turned_dim(), *config.local_rope_theta);
+}
+
 std::vector<double> rope_frequencies(const ModelConfig& config) {
-  std::vector<double> all = kernels::rope::frequencies(config.head_dim, config.rope_theta);
+  std::vector<double> all = kernels::rope::frequencies(config.turned_dim(), config.rope_theta);
   if (!config.rope_scaling) return all;
   const RopeScaling& s = *config.rope_scaling;
   const YarnRange range = s.type == RopeType::kYarn ? yarn_range(config) : YarnRange{};
@@ -87,9 +92,15 @@ std::vector<double> rope_frequencies(const ModelConfig& config) {
   return all;
 }
 
+double rope_amplitude(const ModelConfig& config) {
+  return config.partly_turned() ? attention_factor(config) : 1;
+}
+
 float attention_scale(const ModelConfig& config) {
-  const double factor = attention_factor(config);
-  return static_cast<float>(factor * factor / std::sqrt(static_cast<double>(config.head_dim)));
+  const double factor = config.partly_turned() ? 1 : attention_factor(config);
+  const double divisor =
+      config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  return static_cast<float>(factor * factor / std::sqrt(divisor));
 }
 
 }  // namespace causeway::model

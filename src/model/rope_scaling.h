@@ -35,18 +35,26 @@ struct RopeScaling {
   bool whole = true;
   // kYarn, kLongRope: by which queries and keys are multiplied; absent: follows from the factor.
   std::optional<double> attention_factor = {};
-  // kLongRope, head_dim / 2 each: for contexts up to the original one, and for longer ones.
+  // kLongRope, one a pair that is turned: for contexts up to the original one, and for longer ones.
   std::vector<double> short_factor = {};
   std::vector<double> long_factor = {};
 };
 
-// Of `head_dim` / 2 pairs of dimensions, radians a token. kLongRope: a served model has one set of
-// frequencies, for its keys are kept; that for long contexts if max_position is larger than the
-// original context.
+// Of the pairs of dimensions that are turned, radians a token: all head_dim / 2, or the first.
+// kLongRope: a served model has one set of frequencies, for its keys are kept; that for long
+// contexts if max_position is larger than the original context.
 std::vector<double> rope_frequencies(const ModelConfig& config);
 
-// By which attention multiplies scores: 1 / √head_dim, times the scaling's factor for queries and
-// again for keys, which so need not be multiplied.
+// Those of layers with a window, where they have their own; else empty.
+std::vector<double> local_rope_frequencies(const ModelConfig& config);
+
+// By which what is turned is multiplied: 1, but the scaling's factor where a part of a head is
+// turned, since the rest is not multiplied.
+double rope_amplitude(const ModelConfig& config);
+
+// By which attention multiplies scores: 1 / √head_dim, or of query_scalar, times the scaling's
+// factor for queries and again for keys, which so need not be multiplied (but those of which a part
+// is turned).
 float attention_scale(const ModelConfig& config);
 
 }  // namespace causeway::model

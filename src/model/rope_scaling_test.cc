@@ -136,6 +136,23 @@ TEST(RopeScaling, LongRopeFollowsTheServedContext) {
   }
 }
 
+TEST(RopeScaling, OfAPartOfAHeadIsMultipliedAlone) {
+  json scaling = longrope(1.5, 6);
+  scaling["short_factor"].erase(scaling["short_factor"].begin() + 36,
+                                scaling["short_factor"].end());
+  scaling["long_factor"].erase(scaling["long_factor"].begin() + 36, scaling["long_factor"].end());
+  const json beside = {{"original_max_position_embeddings", 4096}, {"partial_rotary_factor", 0.75}};
+  const ModelConfig config = parsed(with_rope(scaling, beside));
+  EXPECT_EQ(config.turned_dim(), 72);
+  const auto plain = kernels::rope::frequencies(72, 10000);
+  const auto scaled = rope_frequencies(config);
+  ASSERT_EQ(scaled.size(), 36u);
+  for (std::size_t i = 0; i < 36; ++i) EXPECT_DOUBLE_EQ(scaled[i], plain[i] / 6) << i;
+  EXPECT_DOUBLE_EQ(rope_amplitude(config), std::sqrt(1 + std::log(32.0) / std::log(4096.0)));
+  EXPECT_FLOAT_EQ(attention_scale(config), static_cast<float>(plain_scale(config)));
+  expect_refused(longrope(1, 2), "short_factor", beside);
+}
+
 TEST(RopeScaling, WhatIsWrittenIsReadBack) {
   const json original = {{"original_max_position_embeddings", 4096}};
   const json all[] = {

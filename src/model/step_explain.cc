@@ -19,15 +19,16 @@ using kernels::gemm::CudaRequest;
 using kernels::gemm::CudaShare;
 
 std::string_view name_of(StepBuffer buffer) {
-  constexpr std::string_view kNames[kStepBuffers] = {"x",      "normed", "qkv",    "attended",
-                                                     "active", "scores", "logits", "parts",
-                                                     "rope",   "plan",   "KV"};
+  constexpr std::string_view kNames[kStepBuffers] = {
+      "x",      "normed", "qkv",   "attended", "active",     "gate and up", "added",
+      "scores", "logits", "parts", "rope",     "local rope", "plan",        "KV"};
   return kNames[static_cast<std::size_t>(buffer)];
 }
 
 std::string_view name_of(StepWeight weight) {
-  constexpr std::string_view kNames[] = {"input norm", "qkv",    "o",    "post norm", "gate and up",
-                                         "down",       "router", "norm", "head"};
+  constexpr std::string_view kNames[] = {"input norm", "qkv",         "o",    "attention norm",
+                                         "post norm",  "gate and up", "down", "MLP norm",
+                                         "router",     "norm",        "head"};
   return kNames[static_cast<std::size_t>(weight)];
 }
 
@@ -87,8 +88,9 @@ struct LineOf {
   Line operator()(const step::PlanAttention& i) const {
     return {"attention plan", i.windowed ? "windowed" : "", ""};
   }
-  Line operator()(const step::FillRope&) const {
-    return {"rope table", "", fmt::format("{} × {}", shape.rows, c.head_dim)};
+  Line operator()(const step::FillRope& i) const {
+    return {"rope table", i.local ? "of local layers" : "",
+            fmt::format("{} × {}", shape.rows, c.head_dim)};
   }
   Line operator()(const step::Embed& i) const {
     Line line{"embedding", "", fmt::format("{} × {}", shape.rows, c.hidden)};
@@ -98,6 +100,8 @@ struct LineOf {
   Line operator()(const step::Norm& i) const {
     Line line{std::string(name_of(i.weight)), "", fmt::format("{} × {}", i.rows, c.hidden)};
     note_if(i.sampled, "of rows that sample", line);
+    if (i.join) line.notes.push_back(fmt::format("adds {} of added", name_of(i.join->weight)));
+    note_if(i.sum_only, "nothing else", line);
     note_if(i.parts, i.parts_stay ? "adds parts, which stay" : "adds parts", line);
     add_drops(i.drops, line);
     return line;
@@ -118,6 +122,12 @@ struct LineOf {
     add_drops(i.drops, line);
     return line;
   }
+  Line operator()(const step::Activate&) const {
+    return {"activation", "GELU", fmt::format("{} × {}", shape.rows, c.intermediate)};
+  }
+  Line operator()(const step::CapLogits&) const {
+    return {"soft cap", "", fmt::format("{} × {}", shape.sampled, c.vocab)};
+  }
   Line operator()(const step::Prepare& i) const {
     return {"prepare", "", fmt::format("rows {} to {}", i.first, shape.rows)};
   }
@@ -125,7 +135,7 @@ struct LineOf {
     std::string way = !i.decode       ? ""
                       : i.cluster > 0 ? fmt::format("clusters of {}", i.cluster)
                       : i.planned     ? "split"
-                                      : "reference";
+                                      : "unplanned";
     if (i.prompts) way += way.empty() ? "prompts" : ", prompts";
     Line line{"attention", std::move(way),
               fmt::format("{} sequences, {} decode", shape.places, shape.decode)};
@@ -143,7 +153,9 @@ struct LineOf {
 
 std::int64_t weight_elements(const StepInstruction& instruction, const ModelConfig& c,
                              const StepShape& shape) {
-  if (std::holds_alternative<step::Norm>(instruction)) return c.hidden;
+  if (const auto* norm = std::get_if<step::Norm>(&instruction)) {
+    return (norm->join && !norm->sum_only ? 2 : 1) * c.hidden;
+  }
   if (const auto* product = std::get_if<step::Product>(&instruction)) {
     const CudaRequest& r = product->plan.request;
     const std::int64_t rows = r.silu_mul ? 2 * r.n : r.n;

@@ -56,6 +56,13 @@ Result<Bytes> linear_workspace(const ModelConfig& c, std::int64_t rows, std::int
     requests.push_back({.n = c.intermediate, .k = c.hidden, .bias = c.mlp_bias, .silu_mul = true});
     requests.push_back({.n = c.hidden, .k = c.intermediate, .bias = c.mlp_bias, .residual = true});
   }
+  if (c.activation != kernels::activation::Gate::kSilu) {
+    requests.push_back({.n = 2 * c.intermediate, .k = c.hidden, .bias = c.mlp_bias});
+  }
+  if (c.output_norms) {
+    requests.push_back({.n = c.hidden, .k = q, .bias = c.output_bias});
+    requests.push_back({.n = c.hidden, .k = c.intermediate, .bias = c.mlp_bias});
+  }
   if (c.moe) {
     requests.push_back({.n = c.moe->experts, .k = c.hidden, .out = CudaOut::kF32});
   }

@@ -43,7 +43,10 @@ class Maker {
  private:
   std::int64_t q_size() const { return c_.heads * c_.head_dim; }
   std::int64_t qkv_size() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
-  int cluster() const { return shape_.brief && !shape_.windowed ? facts_.few_cluster : 0; }
+  bool capped() const { return c_.attention_cap > 0; }
+  int cluster() const {
+    return shape_.brief && !shape_.windowed && !capped() ? facts_.few_cluster : 0;
+  }
   kernels::gemm::CudaFacts gemm_facts() const { return {.sm_count = facts_.sm_count}; }
   kernels::attention::Heads heads() const { return {c_.heads, c_.kv_heads, c_.head_dim}; }
 
@@ -90,15 +93,25 @@ class Maker {
     if (facts_.experts_move) add(step::PlaceExperts{});
     if (has_plan()) add(step::PlanAttention{shape_.windowed});
     add(step::FillRope{});
+    if (c_.local_rope_theta) add(step::FillRope{.local = true});
     const weights::WeightView* view = view_of(kEmbeddingGroup);
     add(step::Embed{.at_home = view != nullptr && view->place != weights::WeightPlace::kCached});
   }
 
-  bool has_plan() const {
-    return cluster() == 0 && kernels::attention::fuses_prepare(heads(), shape_.decode);
+  // Whether the split kernel, or that for few sequences, serves decode.
+  bool splits() const {
+    return kernels::attention::fuses_prepare(heads(), shape_.decode, capped());
   }
+  // A plan holds for all layers, or they make their own.
+  bool has_plan() const {
+    const bool alike = !shape_.windowed || c_.global_layers.empty();
+    return cluster() == 0 && splits() && alike;
+  }
+  // Whether decode rows are prepared by their attention kernel: it knows no norms with an offset.
+  bool prepares_fresh() const { return splits() && !(c_.qk_norm && c_.norm_offset); }
 
   Status add_layer(std::int64_t layer, bool before_cut) {
+    CAUSEWAY_CHECK(!c_.is_sparse(layer) || !c_.output_norms, "experts, and norms behind them");
     CAUSEWAY_CHECK(!c_.is_sparse(layer) || !at_home(layer_group(layer)),
                    "a layer of experts is not read at home");
     await(layer_group(layer), false);
@@ -126,6 +139,7 @@ class Maker {
   // normed = norm(x), with what is pending, which `behind` drops if it can.
   void add_norm(step::Norm norm, step::Product* behind) {
     norm.parts = std::exchange(parts_pending_, false);
+    norm.join = std::exchange(join_pending_, std::nullopt);
     const step::Drops spent = std::exchange(spent_, {});
     if (behind == nullptr || !behind->plan.drops) {
       norm.drops = spent;
@@ -187,7 +201,8 @@ class Maker {
     request.m = shape_.rows;
     request.k = c_.hidden;
     request = dense(request);
-    request.norm = !home && !parts_pending_ && kernels::gemm::fuses_norm(request, gemm_facts());
+    request.norm = !home && !parts_pending_ && !join_pending_ && !c_.norm_offset &&
+                   kernels::gemm::fuses_norm(request, gemm_facts());
     // With the norm inside, the share that the product in front leaves; behind a norm of its own
     // the one of which an SM has no room for two: CTAs that come when SMs are empty would else lie
     // in pairs. So it is for the head.
@@ -197,7 +212,8 @@ class Maker {
 
   // A product of the residual stream's norm, which adds what is pending.
   Status add_normed(step::Product product, const CudaRequest& request) {
-    const unsigned state = (parts_pending_ ? 1u : 0u) + (in_front_ == CudaShare::kMore ? 2u : 0u);
+    const unsigned state = (parts_pending_ ? 1u : 0u) + (in_front_ == CudaShare::kMore ? 2u : 0u) +
+                           (join_pending_ ? 4u : 0u);
     CAUSEWAY_TRY(
         plan_once(product, state, [&](bool home) { return normed_request(request, home); }));
     if (product.plan.request.norm) {
@@ -237,6 +253,29 @@ class Maker {
     return {};
   }
 
+  // What the product gives is normalised by `norm` and then added to x: by the next norm, or at
+  // once.
+  Status add_to_join(step::Product product, CudaRequest request, StepWeight norm, bool at_once) {
+    request.m = shape_.rows;
+    request.n = c_.hidden;
+    CAUSEWAY_TRY(plan_once(product, request.share == CudaShare::kMore ? 2u : 0u,
+                           [&](bool) { return dense(request); }));
+    product.out = StepBuffer::kAdded;
+    add_product(product);
+    join_pending_ = step::Join{norm, product.layer};
+    if (at_once) {
+      add_norm({.weight = norm, .layer = product.layer, .rows = shape_.rows, .sum_only = true},
+               nullptr);
+    }
+    return {};
+  }
+
+  // Whether what is left of a layer may be read when its group has been declared consumed.
+  bool is_kept(std::int64_t layer) const {
+    const weights::WeightView* view = view_of(layer_group(layer));
+    return view == nullptr || view->consumed == nullptr;
+  }
+
   void add_product(const step::Product& product) {
     in_front_ = product.plan.request.share;
     add(product);
@@ -252,9 +291,10 @@ class Maker {
     const bool by_library = std::get<step::Product>(made_.instructions.back()).plan.path ==
                             kernels::gemm::CudaPath::kLibrary;
     // Decode rows are prepared by their attention kernel, where it can.
-    const bool fresh = kernels::attention::fuses_prepare(heads(), shape_.decode);
+    const bool fresh = prepares_fresh();
+    const bool local_rope = c_.local_rope_theta && c_.is_local(layer);
     const std::int64_t first = fresh ? shape_.decode : 0;
-    if (first < shape_.rows) add(step::Prepare{layer, first});
+    if (first < shape_.rows) add(step::Prepare{layer, first, local_rope});
     add(step::Attention{.layer = layer,
                         .decode = shape_.decode > 0,
                         .prompts = shape_.decode < shape_.places,
@@ -262,29 +302,45 @@ class Maker {
                         .planned = has_plan(),
                         .fresh = fresh,
                         .behind_library = fresh && shape_.rows == shape_.decode && by_library,
-                        .windowed = shape_.windowed});
+                        .windowed = shape_.windowed && c_.has_window(layer),
+                        .local_rope = local_rope});
     spent_ = {spent(StepBuffer::kQkv, qkv_size()), spent(StepBuffer::kAttended, q_size())};
-    return add_to_stream({.weight = StepWeight::kO, .layer = layer, .x = StepBuffer::kAttended},
-                         {.k = q_size(), .bias = c_.output_bias, .share = CudaShare::kMore}, true);
+    const step::Product o{.weight = StepWeight::kO, .layer = layer, .x = StepBuffer::kAttended};
+    const CudaRequest request{.k = q_size(), .bias = c_.output_bias, .share = CudaShare::kMore};
+    if (c_.output_norms) return add_to_join(o, request, StepWeight::kAttentionNorm, false);
+    return add_to_stream(o, request, true);
   }
 
-  // x += down(silu(gate(norm(x))) ⊙ up(norm(x)))
-  Status feed_forward(std::int64_t layer, bool before_cut) {
-    CAUSEWAY_TRY(add_normed({.weight = StepWeight::kGateUp,
-                             .layer = layer,
-                             .out = StepBuffer::kActive,
-                             .gains = StepWeight::kPostNorm},
-                            {.n = c_.intermediate, .bias = c_.mlp_bias, .silu_mul = true}));
+  // active = f(gate(norm(x))) ⊙ up(norm(x))
+  Status activate(std::int64_t layer) {
+    const bool fused = c_.activation == kernels::activation::Gate::kSilu;
+    CAUSEWAY_TRY(add_normed(
+        {.weight = StepWeight::kGateUp,
+         .layer = layer,
+         .out = fused ? StepBuffer::kActive : StepBuffer::kGateUp,
+         .gains = StepWeight::kPostNorm},
+        {.n = (fused ? 1 : 2) * c_.intermediate, .bias = c_.mlp_bias, .silu_mul = fused}));
     spent_ = {spent(StepBuffer::kActive, c_.intermediate)};
-    return add_to_stream({.weight = StepWeight::kDown, .layer = layer, .x = StepBuffer::kActive},
-                         {.k = c_.intermediate, .bias = c_.mlp_bias, .share = other(in_front_)},
-                         !before_cut);
+    if (fused) return {};
+    add(step::Activate{});
+    in_front_ = behind_others();
+    spent_[1] = spent(StepBuffer::kGateUp, 2 * c_.intermediate);
+    return {};
+  }
+
+  // x += down(active)
+  Status feed_forward(std::int64_t layer, bool before_cut) {
+    CAUSEWAY_TRY(activate(layer));
+    const step::Product down{.weight = StepWeight::kDown, .layer = layer, .x = StepBuffer::kActive};
+    const CudaRequest request{.k = c_.intermediate, .bias = c_.mlp_bias, .share = other(in_front_)};
+    if (!c_.output_norms) return add_to_stream(down, request, !before_cut);
+    return add_to_join(down, request, StepWeight::kMlpNorm, before_cut || !is_kept(layer));
   }
 
   // x += experts(norm(x))
   Status mix_experts(std::int64_t layer) {
-    // The front does not add what is pending.
-    if (!parts_pending_ && facts_.experts_front) {
+    // The front does not add what is pending, and knows no norms with an offset.
+    if (!parts_pending_ && facts_.experts_front && !c_.norm_offset) {
       add(step::Experts{layer, true});
       return {};
     }
@@ -306,9 +362,11 @@ class Maker {
       await(group, false);
     }
     add_norm({.weight = StepWeight::kNorm, .rows = shape_.sampled, .sampled = true}, nullptr);
-    return add_f32(
-        {.weight = StepWeight::kHead, .x = StepBuffer::kNormed, .out = StepBuffer::kLogits},
-        {.m = shape_.sampled, .n = c_.vocab, .share = CudaShare::kMore});
+    CAUSEWAY_TRY(
+        add_f32({.weight = StepWeight::kHead, .x = StepBuffer::kNormed, .out = StepBuffer::kLogits},
+                {.m = shape_.sampled, .n = c_.vocab, .share = CudaShare::kMore}));
+    if (c_.logit_cap > 0) add(step::CapLogits{});
+    return {};
   }
 
   // A product of normed with f32 results.
@@ -333,9 +391,10 @@ class Maker {
   std::vector<Chosen> chosen_;
   StepProgram made_;
   // Behind the last instruction.
-  bool parts_pending_ = false;             // x lacks kParts
-  step::Drops spent_ = {};                 // for the next norm
-  CudaShare in_front_ = CudaShare::kMore;  // what the last product was to take of an SM
+  bool parts_pending_ = false;              // x lacks kParts
+  std::optional<step::Join> join_pending_;  // x lacks the norm of kAdded
+  step::Drops spent_ = {};                  // for the next norm
+  CudaShare in_front_ = CudaShare::kMore;   // what the last product was to take of an SM
 };
 
 }  // namespace

@@ -25,19 +25,22 @@ namespace causeway::model {
 
 // Where a step's results lie: CudaActivations, and what lies in kernels' workspaces.
 enum class StepBuffer : std::uint8_t {
-  kX,         // the residual stream
-  kNormed,    // bf16 [rows][hidden]
-  kQkv,       // bf16 [rows][(heads + 2 kv_heads) × head_dim]
-  kAttended,  // bf16 [rows][heads × head_dim]
-  kActive,    // bf16 [rows][intermediate]
-  kScores,    // f32 [rows][experts]
-  kLogits,    // f32 [sampled][vocab]
-  kParts,     // f32 [2][rows][hidden], what x still lacks
-  kRope,      // sines and cosines of the rows
-  kPlan,      // attention's
-  kKv,        // of this layer and step
+  kX,          // the residual stream
+  kNormed,     // bf16 [rows][hidden]
+  kQkv,        // bf16 [rows][(heads + 2 kv_heads) × head_dim]
+  kAttended,   // bf16 [rows][heads × head_dim]
+  kActive,     // bf16 [rows][intermediate]
+  kGateUp,     // bf16 [rows][2][intermediate]
+  kAdded,      // bf16 [rows][hidden], what a sublayer adds to x, before its norm
+  kScores,     // f32 [rows][experts]
+  kLogits,     // f32 [sampled][vocab]
+  kParts,      // f32 [2][rows][hidden], what x still lacks
+  kRope,       // sines and cosines of the rows
+  kLocalRope,  // those of local layers
+  kPlan,       // attention's
+  kKv,         // of this layer and step
 };
-inline constexpr int kStepBuffers = 11;
+inline constexpr int kStepBuffers = 14;
 
 // A set of buffers: bit i is StepBuffer i.
 using StepBuffers = std::uint32_t;
@@ -49,9 +52,11 @@ enum class StepWeight : std::uint8_t {
   kInputNorm,
   kQkv,
   kO,
+  kAttentionNorm,  // of what attention adds
   kPostNorm,
   kGateUp,
   kDown,
+  kMlpNorm,  // of what the MLP adds
   kRouter,
   kNorm,  // the head's
   kHead,
@@ -75,7 +80,9 @@ struct Consumed {
 struct PlanAttention {
   bool windowed = false;
 };
-struct FillRope {};
+struct FillRope {
+  bool local = false;
+};
 
 // Of experts that are cached one by one (cuda_experts.h): the tables say where the step was told
 // that each is; what its tokens chose goes back to the host.
@@ -93,8 +100,15 @@ struct Drop {
 };
 using Drops = std::array<Drop, kernels::kSpentMax>;
 
+// What a sublayer adds to x, which is to be normalised first.
+struct Join {
+  StepWeight weight = StepWeight::kAttentionNorm;
+  std::int64_t layer = 0;
+};
+
 // normed = norm(x), of the rows that sample alone if `sampled`. With `parts` x gets their sum
-// first; they are dropped then, unless they stay for the product behind to drop.
+// first; they are dropped then, unless they stay for the product behind to drop. With `join` x gets
+// norm(added) first; with `sum_only` that is all, and the weight that of `join`.
 struct Norm {
   StepWeight weight = StepWeight::kInputNorm;
   std::int64_t layer = 0;
@@ -103,7 +117,15 @@ struct Norm {
   bool parts = false;
   bool parts_stay = false;
   Drops drops = {};
+  std::optional<Join> join = {};
+  bool sum_only = false;
 };
+
+// active = f(gate) ⊙ up, of an activation that no product does.
+struct Activate {};
+
+// Soft caps of logits.
+struct CapLogits {};
 
 // out = x · weightᵀ and what the plan's request adds; a residual is out itself. With a norm inside
 // x is the residual stream, and `gains` the norm's weight. Of a weight at home `home` is its plan's
@@ -123,6 +145,7 @@ struct Product {
 struct Prepare {
   std::int64_t layer = 0;
   std::int64_t first = 0;
+  bool local_rope = false;
 };
 
 struct Attention {
@@ -134,6 +157,7 @@ struct Attention {
   bool fresh = false;           // prepares decoding rows itself
   bool behind_library = false;  // ParamsCuda::behind_library
   bool windowed = false;        // within the model's sliding window
+  bool local_rope = false;      // with `fresh`
 };
 
 // With `front`, norm and router are inside.
@@ -147,7 +171,7 @@ struct Experts {
 using StepInstruction =
     std::variant<step::Await, step::Consumed, step::PlaceExperts, step::CountExperts,
                  step::PlanAttention, step::FillRope, step::Embed, step::Norm, step::Product,
-                 step::Prepare, step::Attention, step::Experts>;
+                 step::Activate, step::Prepare, step::Attention, step::Experts, step::CapLogits>;
 
 // What the GPU, or a kernel that only a build with CUDA has, decides of a step.
 struct StepFacts {
@@ -195,7 +219,7 @@ struct StepUse {
 };
 StepUse use_of(const StepInstruction& instruction);
 
-// The group of weights that it reads in the cache, if any.
-std::optional<int> group_read(const StepInstruction& instruction, const ModelConfig& config);
+// The groups of weights that it reads in the cache.
+std::vector<int> groups_read(const StepInstruction& instruction, const ModelConfig& config);
 
 }  // namespace causeway::model

@@ -37,7 +37,14 @@ ModelConfig random_config(Random& random) {
   c.attention_bias = random.chance(0.2);
   c.output_bias = random.chance(0.2);
   c.mlp_bias = random.chance(0.2);
-  if (random.chance(0.4)) {
+  if (random.chance(0.2)) c.activation = kernels::activation::Gate::kGeluTanh;
+  if (random.chance(0.3)) c.global_layers = {false, random.chance(0.5), true};
+  if (random.chance(0.2)) c.local_rope_theta = 500;
+  if (random.chance(0.2)) c.attention_cap = 50;
+  if (random.chance(0.2)) c.logit_cap = 30;
+  c.norm_offset = random.chance(0.2);
+  c.output_norms = random.chance(0.3);
+  if (!c.output_norms && random.chance(0.4)) {
     c.moe = MoeConfig{.experts = random.between(2, 512),
                       .experts_per_token = 2,
                       .intermediate = 32 * random.between(1, 40),
@@ -107,9 +114,12 @@ class Checker {
       }
       const bool last = range + 1 == program.range_ends.size();
       EXPECT_TRUE(!parts_pending_ || (last && shape_.sampled == 0)) << "parts that nobody adds";
+      const bool join_pending = (buffers_ & set_of(StepBuffer::kAdded)) != 0;
+      EXPECT_TRUE(!join_pending || (last && shape_.sampled == 0)) << "what nobody adds";
       // Between ranges only x, what front made and the KV count.
       if (!last) {
-        buffers_ &= set_of(StepBuffer::kX) | set_of(StepBuffer::kRope) | set_of(StepBuffer::kPlan) |
+        buffers_ &= set_of(StepBuffer::kX) | set_of(StepBuffer::kRope) |
+                    set_of(StepBuffer::kLocalRope) | set_of(StepBuffer::kPlan) |
                     set_of(StepBuffer::kKv);
       }
     }
@@ -130,6 +140,10 @@ class Checker {
       EXPECT_TRUE((use.reads & parts) != 0 || (use.ended & parts) == 0) << "parts are lost";
       EXPECT_EQ(use.writes & parts, 0u) << "parts are overwritten";
     }
+    const auto added = set_of(StepBuffer::kAdded);
+    EXPECT_TRUE((buffers_ & added) == 0 || (use.reads & set_of(StepBuffer::kX)) == 0 ||
+                (use.reads & added) != 0)
+        << "x is read without what is added to it";
     // A buffer that is dropped is not one that is read or written meanwhile.
     if (const auto* norm = std::get_if<step::Norm>(&instruction)) drops(norm->drops, use);
     if (const auto* product = std::get_if<step::Product>(&instruction)) {
@@ -142,7 +156,7 @@ class Checker {
       EXPECT_EQ(plan->windowed, shape_.windowed);
     }
     if (const auto* attention = std::get_if<step::Attention>(&instruction)) {
-      EXPECT_EQ(attention->windowed, shape_.windowed);
+      EXPECT_EQ(attention->windowed, shape_.windowed && c_.has_window(attention->layer));
       EXPECT_TRUE(!attention->windowed || attention->cluster == 0) << "clusters know no window";
     }
   }
@@ -165,10 +179,10 @@ class Checker {
     if (const auto* done = std::get_if<step::Consumed>(&instruction)) {
       EXPECT_TRUE(consumed_.insert(done->group).second) << "consumed twice";
     }
-    const auto group = group_read(instruction, c_);
-    if (!group) return;
-    EXPECT_TRUE(!staged(*group) || awaited_.contains(*group)) << "read before it is there";
-    EXPECT_FALSE(consumed_.contains(*group)) << "read after it was consumed";
+    for (const int group : groups_read(instruction, c_)) {
+      EXPECT_TRUE(!staged(group) || awaited_.contains(group)) << "read before it is there";
+      EXPECT_FALSE(consumed_.contains(group)) << "read after it was consumed";
+    }
   }
 
   bool staged(int group) const {

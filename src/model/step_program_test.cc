@@ -77,8 +77,9 @@ std::string way_of(const CudaPlan& plan) {
 }
 
 std::string name_of(StepWeight weight) {
-  constexpr const char* kNames[] = {"norm", "qkv",    "o",         "norm", "gate_up",
-                                    "down", "router", "last norm", "head"};
+  constexpr const char* kNames[] = {"norm",   "qkv",       "o",    "attention norm",
+                                    "norm",   "gate_up",   "down", "MLP norm",
+                                    "router", "last norm", "head"};
   return kNames[static_cast<std::size_t>(weight)];
 }
 
@@ -89,6 +90,7 @@ std::string drops_of(const step::Drops& drops) {
     text += drop.buffer == StepBuffer::kQkv        ? " -qkv"
             : drop.buffer == StepBuffer::kAttended ? " -attended"
             : drop.buffer == StepBuffer::kActive   ? " -active"
+            : drop.buffer == StepBuffer::kGateUp   ? " -gate_up"
                                                    : " -parts";
   }
   return text;
@@ -106,11 +108,13 @@ struct Short {
   std::string operator()(const step::PlaceExperts&) const { return "places"; }
   std::string operator()(const step::CountExperts&) const { return "counts"; }
   std::string operator()(const step::PlanAttention&) const { return "plan"; }
-  std::string operator()(const step::FillRope&) const { return "rope"; }
+  std::string operator()(const step::FillRope& i) const { return i.local ? "local rope" : "rope"; }
+  std::string operator()(const step::Activate&) const { return "activate"; }
+  std::string operator()(const step::CapLogits&) const { return "cap"; }
   std::string operator()(const step::Embed& i) const { return i.at_home ? "embed home" : "embed"; }
   std::string operator()(const step::Norm& i) const {
-    return name_of(i.weight) + (i.parts ? " +2" : "") + (i.parts_stay ? " stay" : "") +
-           drops_of(i.drops);
+    return name_of(i.weight) + (i.join ? i.sum_only ? " only" : " joins" : "") +
+           (i.parts ? " +2" : "") + (i.parts_stay ? " stay" : "") + drops_of(i.drops);
   }
   std::string operator()(const step::Product& i) const {
     const bool own = i.plan.path == CudaPath::kRows || i.plan.path == CudaPath::kSplit;
@@ -125,7 +129,8 @@ struct Short {
   std::string operator()(const step::Attention& i) const {
     return std::string("attention") + (i.cluster > 0 ? " few" : "") +
            (i.planned ? " planned" : "") + (i.fresh ? " fresh" : "") +
-           (i.behind_library ? " behind" : "");
+           (i.behind_library ? " behind" : "") + (i.local_rope ? " local" : "") +
+           (i.windowed ? " windowed" : "");
   }
   std::string operator()(const step::Experts& i) const { return i.front ? "experts n" : "experts"; }
 };
@@ -137,6 +142,54 @@ std::vector<std::string> sequence(const ModelConfig& config, const StepShape& sh
   std::vector<std::string> made;
   for (const StepInstruction& i : program.instructions) made.push_back(std::visit(Short{}, i));
   return made;
+}
+
+// Gemma 3 27B, a local layer and a global one; and Gemma 2, whose scores are capped.
+ModelConfig gemma3_27b() {
+  ModelConfig c = llama_8b();
+  c.family = Family::kGemma3Text;
+  c.hidden = 5376;
+  c.intermediate = 21504;
+  c.kv_heads = 16;
+  c.qk_norm = c.norm_offset = c.output_norms = c.tied_embeddings = true;
+  c.activation = kernels::activation::Gate::kGeluTanh;
+  c.local_rope_theta = 1e4;
+  c.sliding_window = 1024;
+  c.global_layers = {false, true};
+  return c;
+}
+
+TEST(StepProgram, GemmaJoinsWhatSublayersAdd) {
+  ModelConfig c = gemma3_27b();
+  EXPECT_THAT(sequence(c, decode(8)),
+              ElementsAre("plan", "rope", "local rope", "embed",                          //
+                          "norm", "qkv rows >", "prepare 0", "attention planned local",   //
+                          "o rows >", "norm joins -qkv -attended", "gate_up rows >",      //
+                          "activate", "down rows <", "norm joins -active -gate_up",       //
+                          "qkv rows >", "prepare 0", "attention planned",                 //
+                          "o rows >", "norm joins -qkv -attended", "gate_up rows >",      //
+                          "activate", "down rows <", "last norm joins -active -gate_up",  //
+                          "head rows >"));
+  // Beyond the window layers differ, and plan for themselves.
+  StepShape windowed = decode(8);
+  windowed.windowed = true;
+  const auto made = sequence(c, windowed);
+  EXPECT_EQ(made[0], "rope");
+  EXPECT_EQ(made[6], "attention local windowed");
+  EXPECT_EQ(made[15], "attention");
+}
+
+TEST(StepProgram, CapsAreOfLogitsAndOfScores) {
+  ModelConfig c = gemma3_27b();
+  c.attention_cap = 50;
+  c.logit_cap = 30;
+  c.qk_norm = false;
+  c.local_rope_theta.reset();
+  const auto made = sequence(c, decode(1));
+  EXPECT_EQ(made[0], "rope");
+  EXPECT_EQ(made[4], "prepare 0");
+  EXPECT_EQ(made[5], "attention") << "neither clusters nor the split kernel know caps";
+  EXPECT_EQ(made.back(), "cap");
 }
 
 TEST(StepProgram, LlamaDecodesOne) {

@@ -10,9 +10,12 @@ constexpr StepBuffers kX = set_of(StepBuffer::kX), kNormed = set_of(StepBuffer::
                       kQkv = set_of(StepBuffer::kQkv), kAttended = set_of(StepBuffer::kAttended),
                       kScores = set_of(StepBuffer::kScores), kParts = set_of(StepBuffer::kParts),
                       kRope = set_of(StepBuffer::kRope), kPlan = set_of(StepBuffer::kPlan),
-                      kKv = set_of(StepBuffer::kKv);
+                      kKv = set_of(StepBuffer::kKv), kAdded = set_of(StepBuffer::kAdded),
+                      kLogits = set_of(StepBuffer::kLogits);
 
 StepBuffers when(bool condition, StepBuffers buffers) { return condition ? buffers : 0; }
+
+StepBuffers rope_of(bool local) { return local ? set_of(StepBuffer::kLocalRope) : kRope; }
 
 StepBuffers dropped(const step::Drops& drops) {
   StepBuffers set = 0;
@@ -26,14 +29,19 @@ struct UseOf {
   StepUse operator()(const step::PlaceExperts&) const { return {}; }
   StepUse operator()(const step::CountExperts&) const { return {}; }
   StepUse operator()(const step::PlanAttention&) const { return {.writes = kPlan}; }
-  StepUse operator()(const step::FillRope&) const { return {.writes = kRope}; }
+  StepUse operator()(const step::FillRope& f) const { return {.writes = rope_of(f.local)}; }
   StepUse operator()(const step::Embed&) const { return {.writes = kX}; }
   // Parts that were added must not be added again, though they stay.
   StepUse operator()(const step::Norm& n) const {
-    return {.reads = kX | when(n.parts, kParts),
-            .writes = kNormed | when(n.parts, kX),
-            .ended = dropped(n.drops) | when(n.parts, kParts)};
+    const bool joins = n.join.has_value();
+    return {.reads = kX | when(n.parts, kParts) | when(joins, kAdded),
+            .writes = when(!n.sum_only, kNormed) | when(n.parts || joins, kX),
+            .ended = dropped(n.drops) | when(n.parts, kParts) | when(joins, kAdded)};
   }
+  StepUse operator()(const step::Activate&) const {
+    return {.reads = set_of(StepBuffer::kGateUp), .writes = set_of(StepBuffer::kActive)};
+  }
+  StepUse operator()(const step::CapLogits&) const { return {.reads = kLogits, .writes = kLogits}; }
   StepUse operator()(const step::Product& p) const {
     const kernels::gemm::CudaRequest& request = p.plan.request;
     // The library's gate and up lie where parts do, until SiLU has read them; so may HybridGEMM's.
@@ -43,12 +51,12 @@ struct UseOf {
             .writes = set_of(p.out),
             .ended = dropped(p.drops) | when(over_parts, kParts)};
   }
-  StepUse operator()(const step::Prepare&) const {
-    return {.reads = kQkv | kRope, .writes = kQkv | kKv};
+  StepUse operator()(const step::Prepare& p) const {
+    return {.reads = kQkv | rope_of(p.local_rope), .writes = kQkv | kKv};
   }
   StepUse operator()(const step::Attention& a) const {
-    return {.reads = kQkv | when(a.prompts || !a.fresh, kKv) | when(a.fresh, kRope) |
-                     when(a.planned, kPlan),
+    return {.reads = kQkv | when(a.prompts || !a.fresh, kKv) |
+                     when(a.fresh, rope_of(a.local_rope)) | when(a.planned, kPlan),
             .writes = kAttended | when(a.fresh, kKv)};
   }
   StepUse operator()(const step::Experts& e) const {
@@ -56,41 +64,45 @@ struct UseOf {
   }
 };
 
-struct GroupRead {
+struct GroupsRead {
   const ModelConfig& c;
+  using Groups = std::vector<int>;
 
   int of_layer(std::int64_t layer) const { return layer_group(layer); }
-  std::optional<int> operator()(const step::Await&) const { return std::nullopt; }
-  std::optional<int> operator()(const step::Consumed&) const { return std::nullopt; }
-  std::optional<int> operator()(const step::PlaceExperts&) const { return std::nullopt; }
-  std::optional<int> operator()(const step::CountExperts&) const { return std::nullopt; }
-  std::optional<int> operator()(const step::PlanAttention&) const { return std::nullopt; }
-  std::optional<int> operator()(const step::FillRope&) const { return std::nullopt; }
-  std::optional<int> operator()(const step::Embed& e) const {
-    return e.at_home ? std::nullopt : std::optional(kEmbeddingGroup);
+  template <typename Other>
+  Groups operator()(const Other&) const {
+    return {};
   }
-  std::optional<int> operator()(const step::Norm& n) const {
-    return n.weight == StepWeight::kNorm ? head_group(c) : of_layer(n.layer);
+  Groups operator()(const step::Embed& e) const {
+    return e.at_home ? Groups{} : Groups{kEmbeddingGroup};
   }
-  std::optional<int> operator()(const step::Product& p) const {
-    if (p.weight != StepWeight::kHead) return of_layer(p.layer);
-    return c.tied_embeddings ? kEmbeddingGroup : head_group(c);
+  Groups operator()(const step::Norm& n) const {
+    Groups groups;
+    if (!n.sum_only) {
+      groups.push_back(n.weight == StepWeight::kNorm ? head_group(c) : of_layer(n.layer));
+    }
+    if (n.join) groups.push_back(of_layer(n.join->layer));
+    return groups;
   }
-  std::optional<int> operator()(const step::Prepare& p) const {
-    return c.qk_norm ? std::optional(of_layer(p.layer)) : std::nullopt;
+  Groups operator()(const step::Product& p) const {
+    if (p.weight != StepWeight::kHead) return {of_layer(p.layer)};
+    return {c.tied_embeddings ? kEmbeddingGroup : head_group(c)};
   }
-  std::optional<int> operator()(const step::Attention& a) const {
-    return c.qk_norm && a.fresh ? std::optional(of_layer(a.layer)) : std::nullopt;
+  Groups operator()(const step::Prepare& p) const {
+    return c.qk_norm ? Groups{of_layer(p.layer)} : Groups{};
   }
-  std::optional<int> operator()(const step::Experts& e) const { return of_layer(e.layer); }
+  Groups operator()(const step::Attention& a) const {
+    return c.qk_norm && a.fresh ? Groups{of_layer(a.layer)} : Groups{};
+  }
+  Groups operator()(const step::Experts& e) const { return {of_layer(e.layer)}; }
 };
 
 }  // namespace
 
 StepUse use_of(const StepInstruction& instruction) { return std::visit(UseOf{}, instruction); }
 
-std::optional<int> group_read(const StepInstruction& instruction, const ModelConfig& config) {
-  return std::visit(GroupRead{config}, instruction);
+std::vector<int> groups_read(const StepInstruction& instruction, const ModelConfig& config) {
+  return std::visit(GroupsRead{config}, instruction);
 }
 
 }  // namespace causeway::model

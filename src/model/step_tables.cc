@@ -88,9 +88,14 @@ class Writer {
   void write_sampled() {
     std::int64_t sampled = 0;
     for (std::size_t i = 0; i < batch_.entries.size(); ++i) {
-      if (batch_.entries[i].samples) set(at_.sampled, sampled++, row_of_last_[i]);
+      const request::BatchEntry& entry = batch_.entries[i];
+      const std::int64_t first = row_of_last_[i] + 1 - entry.token_count;
+      for (std::int64_t row = 0; row < std::ssize(entry.scored); ++row) {
+        set(at_.sampled, sampled++, first + row);
+      }
+      if (entry.samples) set(at_.sampled, sampled++, row_of_last_[i]);
     }
-    CAUSEWAY_CHECK(sampled <= shape_.sampled, "more entries sample than the shape has rows for");
+    CAUSEWAY_CHECK(sampled <= shape_.sampled, "more logits are needed than the shape has rows for");
     for (; sampled < shape_.sampled; ++sampled) set(at_.sampled, sampled, -1);
   }
 
@@ -120,6 +125,7 @@ void check(const request::Batch& batch) {
     CAUSEWAY_CHECK(entry.frame_begin >= 0 && entry.frame_count > 0 && entry.context >= 0 &&
                        std::int64_t{entry.frame_begin} + entry.frame_count <= frames,
                    "an entry's frames are not in the batch");
+    CAUSEWAY_CHECK(entry.logit_rows() <= entry.token_count, "an entry has no such rows of logits");
   }
 }
 
@@ -163,7 +169,7 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
     shape.rows += entry.token_count;
     shape.decode += is_decode(entry) ? 1 : 0;
     if (is_decode(entry)) longest = std::max<std::int64_t>(longest, entry.context + 1);
-    shape.sampled += entry.samples ? 1 : 0;
+    shape.sampled += entry.logit_rows();
     if (std::int64_t{entry.context} + entry.token_count > window) shape.windowed = true;
   }
   if (shape.decode_only()) {

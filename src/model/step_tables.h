@@ -65,8 +65,8 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
                    std::int64_t window);
 
 // Writes the tables of `batch` in `shape` into `out` and returns how many elements they take. The
-// rows of logits are those of the entries that sample, in the batch's order. CHECKs that the batch
-// is consistent and `out` large enough.
+// rows of logits are Batch::logit_rows(), in the batch's order. CHECKs that the batch is consistent
+// and `out` large enough.
 std::int64_t write_tables(const request::Batch& batch, const StepShape& shape,
                           std::span<std::int32_t> out);
 

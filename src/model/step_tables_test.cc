@@ -104,6 +104,19 @@ TEST(StepTables, SingleTokensComeFirstAndLogitsInTheBatchsOrder) {
   EXPECT_THAT(tables.table(tables.at.frames, 5), ElementsAre(12, 14, 10, 11, 13));
 }
 
+TEST(StepTables, ScoredRowsHaveLogitsBeforeTheLast) {
+  Batch batch = make_batch({{4, 4, 2}, {1, 7, 1}, {3, 0, 1, false}, {1, 2, 1, false}});
+  batch.entries[0].scored = {7, 7, 7};
+  batch.entries[2].scored = {7, 7};
+  batch.entries[3].scored = {7};
+  const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
+  EXPECT_EQ(shape.sampled, 8);
+  EXPECT_EQ(shape.sampled, batch.logit_rows());
+  const Tables tables(batch, shape);
+  // The single tokens have the first two rows.
+  EXPECT_THAT(tables.table(tables.at.sampled, 8), ElementsAre(2, 3, 4, 5, 0, 6, 7, 1));
+}
+
 TEST(StepTables, BeyondTheLargestBucketTheShapeIsExact) {
   const Batch batch = make_batch(std::vector<Part>(9, Part{}));
   EXPECT_EQ(shape_of(batch, kBuckets, kNoWindow).places, 9);

@@ -13,6 +13,12 @@ void resolve(std::span<TokenId> tokens, std::span<const SampledToken> before) {
 
 }  // namespace
 
+std::int64_t Batch::logit_rows() const {
+  std::int64_t rows = 0;
+  for (const BatchEntry& entry : entries) rows += entry.logit_rows();
+  return rows;
+}
+
 void resolve_pending(Batch& batch, std::span<const SampledToken> before) {
   resolve(batch.tokens, before);
   for (BatchEntry& entry : batch.entries) resolve(entry.history, before);

@@ -18,8 +18,8 @@
 
 namespace causeway::request {
 
-// The token that the step submitted last before this one chooses for its `row`-th entry that
-// samples. Negative, as no token is, and not -1, which tables give to what is not there.
+// The token that the step submitted last before this one chooses from its `row`-th row of logits.
+// Negative, as no token is, and not -1, which tables give to what is not there.
 constexpr TokenId pending_token(std::int64_t row) { return static_cast<TokenId>(-2 - row); }
 constexpr bool is_pending(TokenId token) { return token <= -2; }
 constexpr std::int64_t pending_row(TokenId token) { return -2 - std::int64_t{token}; }
@@ -45,9 +45,17 @@ struct BatchEntry {
   bool samples = false;          // the chunk ends the known tokens: its last logits are sampled
   SamplingParams sampling;       // when samples
   LogitEdits edits;              // when samples
+  // Known tokens whose log-probabilities are wanted (sampling.prompt_logprobs), fewer than
+  // token_count when samples: scored[i] follows the i-th token of the chunk.
+  std::vector<TokenId> scored;
+  bool hidden = false;  // the hidden states of its rows of logits are wanted, too
   // All tokens so far, prompt first; only when samples and penalised. The last may be pending.
   std::vector<TokenId> history;
   std::int32_t prompt_tokens = 0;  // of history, those of the prompt
+
+  // Of its rows of tokens, those whose logits are needed: the first scored.size(), and the last if
+  // it samples.
+  std::int64_t logit_rows() const { return std::ssize(scored) + (samples ? 1 : 0); }
 };
 
 struct Batch {
@@ -64,19 +72,24 @@ struct Batch {
   // The step reads no KV before all copies in up to this one have ended, those of batches before
   // among them: the newest KvCache::arriving_until() of its sequences. Invalid: it waits for none.
   kv::CopyId copies_awaited = {};
+
+  // Entry by entry, a row of logits each.
+  std::int64_t logit_rows() const;
 };
 
 struct SampledToken {
   RequestId request;
   OutputToken token;
+  std::vector<float> hidden = {};  // of its row, after the final norm; when the entry wants it
 };
 
 // What a step did. On failure `error` is not empty and nothing was sampled; KV that the step would
 // have written is not valid.
 struct StepResult {
   StepId step;
-  std::vector<SampledToken> sampled;  // one for each entry that samples, in order
-  Nanos duration;                     // as the executor measured (or modelled) it
+  // One for each row of logits, in order; a scored row has the token that was given to it.
+  std::vector<SampledToken> sampled;
+  Nanos duration;  // as the executor measured (or modelled) it
   std::string error;
   // Of a model whose experts are cached one by one: how many tokens chose each, by layer that has
   // experts and by expert. Else empty.

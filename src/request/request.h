@@ -25,6 +25,8 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // > 0; 1: off
   std::uint64_t seed = 0;           // with the position it decides the draw: reproducible
   std::int32_t top_logprobs = -1;  // -1: no logprobs; n: the chosen token's and the n best (≤ 20)
+  // The same of the prompt's tokens behind the first, each by what the model expected there.
+  std::int32_t prompt_logprobs = -1;
 
   bool greedy() const { return temperature == 0.0f; }
   bool penalised() const {
@@ -37,8 +39,17 @@ struct TokenBias {
   float bias = 0.0f;
 };
 
+// What is wanted of a prompt instead of an answer: hidden states after the final norm.
+enum class Pooling : std::uint8_t {
+  kNone,
+  kLast,  // of its last token
+  kMean,  // of all its tokens
+};
+
 class Constraint;  // constraint.h
 
+// What top_logprobs and prompt_logprobs may ask for.
+inline constexpr std::int32_t kTopLogprobsMax = 20;
 // How many tokens logit_bias and allowed_tokens may name, each.
 inline constexpr std::int64_t kEditedTokensMax = 1024;
 
@@ -54,6 +65,8 @@ struct Request {
   std::vector<TokenId> allowed_tokens;  // no other is chosen; empty: all are allowed
   // What the output must match; null: anything. Shared by the choices of a prompt.
   std::shared_ptr<const Constraint> constraint;
+  // With max_tokens 1: Output::embedding comes with the only token.
+  Pooling pooling = Pooling::kNone;
   Slo slo;
   std::int32_t priority = 0;  // larger runs first (policy `priority`)
   Nanos arrival;              // by the engine's clock
@@ -92,6 +105,10 @@ struct ModelSwitch {
 struct Output {
   RequestId request;
   std::vector<OutputToken> tokens;
+  // Of the prompt's tokens behind the first, when prompt_logprobs asks for them: all of them, with
+  // the first output once the prompt is computed.
+  std::vector<OutputToken> prompt = {};
+  std::vector<float> embedding = {};  // [hidden], as Request::pooling asks; with the last output
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::string error;                    // for kError

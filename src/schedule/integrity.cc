@@ -60,7 +60,7 @@ Status check_outside(const Slot& slot, const kv::KvCache& kv) {
 
 // What rotation keeps of those that run.
 Status check_backlog(const ModelQueue& queue, const SequenceTable& table) {
-  std::int64_t backlog = 0;
+  std::int64_t backlog = 0, scored = 0;
   std::map<Nanos, std::int64_t> slacks;
   for (const SlotIndex index : queue.running.members()) {
     const Slot& slot = table[index];
@@ -69,9 +69,12 @@ Status check_backlog(const ModelQueue& queue, const SequenceTable& table) {
       return broken(slot, "is owed another number of tokens");
     }
     backlog += slot.owed;
+    scored += slot.scores ? slot.owed : 0;
     slacks[idle_slack_of(slot.facts)] += 1;
   }
-  if (backlog != queue.backlog) return corrupt("scheduler: tokens owed are miscounted");
+  if (backlog != queue.backlog || scored != queue.backlog_scored) {
+    return corrupt("scheduler: tokens owed are miscounted");
+  }
   if (slacks != queue.slacks) return corrupt("scheduler: slacks are miscounted");
   return {};
 }

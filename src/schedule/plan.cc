@@ -26,6 +26,8 @@ Plan::Plan(Scheduler::State& state, const kv::KvCache& kv, Nanos now, Decision& 
 
 bool Plan::try_model(ModelQueue& queue) {
   budget_ = state_.step_budget(queue, now_, available_ - state_.promised_total);
+  spare_rows_ = spare_logit_rows(state_.options.running_max, state_.running_total);
+  taken_rows_ = 0;
   bool admitting = true;
   std::int64_t position = 0;
   displacing_failed_ = false;
@@ -57,7 +59,7 @@ void Plan::plan_run(ModelQueue& queue, std::int64_t position) {
   const std::int64_t others = queue.running.size() - position - 1;
   const Tokens left = slot.wanted() - slot.facts.computed;
   if (left.count == 0 || slot.held) return;  // a step in flight samples its last token
-  std::int64_t tokens = std::min(left.count, budget_ - others);
+  std::int64_t tokens = std::min({left.count, budget_ - others, rows_for(slot)});
   const auto fitting = [&] {
     return (slot.frames + available_) * queue.tokens_per_block - slot.facts.computed.count;
   };
@@ -66,6 +68,10 @@ void Plan::plan_run(ModelQueue& queue, std::int64_t position) {
   available_ -= queue.frames_for(slot.facts.computed + Tokens(tokens)) - slot.frames;
   CAUSEWAY_DCHECK(available_ >= 0, "a run takes frames that are not there");
   add_run(queue, index, Tokens(tokens));
+}
+
+std::int64_t Plan::rows_for(const Slot& slot) const {
+  return slot.scores ? 1 + spare_rows_ - taken_rows_ : INT64_MAX;
 }
 
 // For a sequence that lacks a frame. False: it must wait until somebody ends, or until the step in
@@ -93,6 +99,7 @@ void Plan::add_run(ModelQueue& queue, SlotIndex index, Tokens tokens) {
   slot.in_flight += 1;
   state_.update_promise(queue, slot);
   budget_ -= tokens.count;
+  if (slot.scores) taken_rows_ += tokens.count - 1;
   decision_.runs.push_back({.sequence = Handle(index),
                             .request = slot.facts.request,
                             .context = slot.facts.computed,
@@ -131,16 +138,16 @@ bool Plan::try_admit(ModelQueue& queue, SlotIndex index, std::int64_t position, 
   const Slot& slot = state_.table[index];
   const Claims claims = claims_before(queue, index);
   const auto slots_left = [&] {
-    return state_.options.running_max - state_.running_total - claims.sequences;
+    return state_.options.running_max - state_.running_total - taken_rows_ - claims.sequences;
   };
   const auto room = [&] { return available_ - state_.promised_total - claims.frames; };
   if (!displaces && (slots_left() < 1 || skip_blocked(queue, index, room()))) return false;
 
-  const Tokens cached = kv_.match_prefix(queue.id, *slot.tokens);
+  const Tokens cached = kv_.match_prefix(queue.id, slot.prefix());
   const std::int64_t hits = cached.count / queue.tokens_per_block;
   // Hits on frames that running sequences hold cost nothing, unless some of those are preempted.
   const std::int64_t free_hits =
-      references_counted_ ? 0 : hits - kv_.cached_frames_of_prefix(queue.id, *slot.tokens);
+      references_counted_ ? 0 : hits - kv_.cached_frames_of_prefix(queue.id, slot.prefix());
   const std::int64_t known_frames = queue.frames_for(slot.facts.known);
   const auto spare = [&] { return state_.running_total > 0 ? spare_frames(kv_) : 0; };
 
@@ -169,7 +176,8 @@ void Plan::admit_with(ModelQueue& queue, SlotIndex index, const Entry& entry) {
   decision_.admitted.push_back(
       {.sequence = Handle(index), .request = slot.facts.request, .cached = entry.cached});
   const std::int64_t others = queue.running.size() - entry.position - 1;
-  const Tokens tokens(std::min((slot.facts.known - entry.cached).count, budget_ - others));
+  const Tokens tokens(
+      std::min({(slot.facts.known - entry.cached).count, budget_ - others, rows_for(slot)}));
   available_ -= queue.frames_for(entry.cached + tokens) - entry.free_hits;
   uncharged_ += entry.free_hits;
   add_run(queue, index, tokens);

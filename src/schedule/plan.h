@@ -29,6 +29,8 @@ class Plan {
   void plan_run(ModelQueue& queue, std::int64_t position);
   bool admit(ModelQueue& queue, SlotIndex index, std::int64_t position);
   bool try_admit(ModelQueue& queue, SlotIndex index, std::int64_t position, bool displaces);
+  // How many tokens of its prompt a step may compute.
+  std::int64_t rows_for(const Slot& slot) const;
   bool make_room(SlotIndex index);
   bool skip_blocked(ModelQueue& queue, SlotIndex index, std::int64_t room);
   void admit_with(ModelQueue& queue, SlotIndex index, const Entry& entry);
@@ -48,11 +50,13 @@ class Plan {
   const kv::KvCache& kv_;
   const Nanos now_;
   Decision& decision_;
-  std::int64_t available_;      // frames that the decision may still take
-  std::int64_t budget_ = 0;     // tokens left in the step
-  std::int64_t uncharged_ = 0;  // prefix frames of admissions that running ones paid for
-  const bool ahead_;            // a step is in flight: no sequence is displaced
-  bool put_off_ = false;        // though somebody should have been
+  std::int64_t available_;       // frames that the decision may still take
+  std::int64_t budget_ = 0;      // tokens left in the step
+  std::int64_t spare_rows_ = 0;  // of logits, that scored chunks may take beside one each
+  std::int64_t taken_rows_ = 0;  // that they have taken of these
+  std::int64_t uncharged_ = 0;   // prefix frames of admissions that running ones paid for
+  const bool ahead_;             // a step is in flight: no sequence is displaced
+  bool put_off_ = false;         // though somebody should have been
   bool references_counted_ = false;
   bool growth_displaced_ = false;   // then no other is admitted in this step
   bool displacing_failed_ = false;  // then less urgent ones need not try

@@ -116,7 +116,8 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
   const SlotIndex index = member.index;
   const Slot& slot = state_.table[index];
   if (slot.held) return Entry::kStopped;
-  if (!slot.facts.rotary && queue.backlog >= budget_) {
+  // What scored prompts are owed takes many steps, of which others have the rest.
+  if (!slot.facts.rotary && queue.backlog - queue.backlog_scored >= budget_) {
     set_aside_ += queue.frames_for(slot.facts.known);
     return Entry::kNoPromptTokens;
   }
@@ -192,7 +193,7 @@ RotationPlan::Need RotationPlan::need_of(ModelQueue& queue, SlotIndex index) con
 RotationPlan::Need RotationPlan::need_of_prompt(const ModelQueue& queue, const Slot& slot) const {
   const std::int64_t whole = queue.frames_for(slot.wanted());
   if (inputs_.view != nullptr && !slot.distrusts) {
-    const PrefixCost found = inputs_.view->prefix_cost(queue.id, *slot.tokens);
+    const PrefixCost found = inputs_.view->prefix_cost(queue.id, slot.prefix());
     if (found.copies == 0 || worth_bringing(queue.id, found)) {
       return {.frames = whole - found.in_all.count / queue.tokens_per_block + found.frames,
               .at_once = found.frames,
@@ -201,7 +202,7 @@ RotationPlan::Need RotationPlan::need_of_prompt(const ModelQueue& queue, const S
               .brings = found.copies > 0};
     }
   }
-  const Tokens cached = kv_.match_prefix(queue.id, *slot.tokens);
+  const Tokens cached = kv_.match_prefix(queue.id, slot.prefix());
   const std::int64_t hits = cached.count / queue.tokens_per_block;
   // Hits on frames that running sequences hold cost nothing. If one of these is a victim, what it
   // gives up is not counted, and covers the hit.
@@ -461,6 +462,7 @@ inline void RotationPlan::add_run(ModelQueue& queue, SlotIndex index, std::int64
   Slot& slot = state_.table[index];
   if (slot.owed == 0 || slot.held) return;  // a step in flight samples its last token
   std::int64_t tokens = std::min(slot.owed, budget_ - others);
+  if (slot.scores) tokens = std::min(tokens, 1 + spare_rows_);
   const std::int64_t computed = slot.facts.computed.count;
   if (computed + tokens > slot.frames * queue.tokens_per_block) {
     tokens = give_frames(queue, slot, tokens);
@@ -474,6 +476,7 @@ inline void RotationPlan::add_run(ModelQueue& queue, SlotIndex index, std::int64
                             .tokens = Tokens(tokens),
                             .samples = samples});
   budget_ -= tokens;
+  if (slot.scores) spare_rows_ -= tokens - 1;
   slot.in_flight += 1;
   slot.facts.computed += Tokens(tokens);
   slot.facts.known += Tokens(samples ? 1 : 0);
@@ -489,6 +492,7 @@ void RotationPlan::run(ModelQueue& queue) {
   decision_.runs.reserve(count);
   // Who has come in from host memory is owed a token, too.
   budget_ = std::max(budget_, static_cast<std::int64_t>(count));
+  spare_rows_ = spare_logit_rows(state_.options.running_max, state_.running_total);
   for (std::size_t i = 0; i < count; ++i) {
     if (i + kPrefetched < count) state_.table.prefetch(member(i + kPrefetched));
     add_run(queue, member(i), static_cast<std::int64_t>(count - 1 - i));

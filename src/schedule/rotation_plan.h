@@ -95,16 +95,17 @@ class RotationPlan {
   const RotationInputs& inputs_;
   Decision& decision_;
   const Nanos now_;
-  std::int64_t available_;      // frames that the decision may still take
-  std::int64_t coming_;         // frames that will be free once steps and copies have ended
-  std::int64_t growth_;         // frames that the running take in a step, about
-  std::int64_t keep_;           // frames to keep free
-  std::int64_t twins_;          // that victims may still take
-  std::int64_t exchanged_ = 0;  // frames that victims gave up in this decision
-  std::int64_t goal_ = 0;       // frames to have beyond those kept: for one that is very large
-  std::int64_t set_aside_ = 0;  // frames for one that lacks prompt tokens
-  std::int64_t budget_ = 0;     // tokens left in the step
-  SlotIndex for_whom_ = -1;     // on whose behalf victims go; -1: growth only
+  std::int64_t available_;       // frames that the decision may still take
+  std::int64_t coming_;          // frames that will be free once steps and copies have ended
+  std::int64_t growth_;          // frames that the running take in a step, about
+  std::int64_t keep_;            // frames to keep free
+  std::int64_t twins_;           // that victims may still take
+  std::int64_t exchanged_ = 0;   // frames that victims gave up in this decision
+  std::int64_t goal_ = 0;        // frames to have beyond those kept: for one that is very large
+  std::int64_t set_aside_ = 0;   // frames for one that lacks prompt tokens
+  std::int64_t budget_ = 0;      // tokens left in the step
+  std::int64_t spare_rows_ = 0;  // of logits, that scored chunks may yet take beside one each
+  SlotIndex for_whom_ = -1;      // on whose behalf victims go; -1: growth only
   // least_urgent(), until a victim goes (who comes in is never a victim); kUnknown: to be found.
   static constexpr SlotIndex kUnknown = -2;
   mutable SlotIndex least_ = kUnknown;

@@ -181,6 +181,7 @@ Handle Scheduler::add(const NewSequence& sequence) {
   slot.model = static_cast<std::int32_t>(&queue - state_->queues.data());
   slot.tokens = sequence.tokens;
   slot.length_max = sequence.length_max;
+  slot.scores = sequence.scores;
   slot.facts = facts_of(sequence);
   if (state_->rotation) {
     slot.facts.alpha = queue.alpha;

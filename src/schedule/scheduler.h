@@ -15,6 +15,8 @@
 //   SuperInfer's idle requests with β_B = 0). So a model with n competitors waits n steps at most.
 // - Every running sequence of that model gets a token's worth of the step's budget, the rest goes
 //   to prefill, most urgent first.
+// - A step has at most running_max rows of logits. Who runs has one of its own; of those of places
+//   that nobody has, half are for the chunks of sequences whose prompts are scored.
 // - A sequence that lacks a frame displaces the least urgent running sequences, of any model, that
 //   are less urgent than itself; when those do not suffice it stalls. The most urgent running
 //   sequence therefore always progresses.
@@ -98,6 +100,9 @@ struct NewSequence {
   Tokens length_max = Tokens(INT64_MAX);  // prompt and output: the last token is never computed
   // How long the answer will be, for policies that go by length; 0: as long as it may be.
   Tokens output_truth{0};
+  // Of its prompt chunks each row has logits, and none may be skipped: no prefix is looked up, and
+  // a chunk is no longer than the step has rows of logits to spare.
+  bool scores = false;
 };
 
 struct Run {

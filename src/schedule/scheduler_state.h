@@ -47,7 +47,8 @@ struct ModelQueue {
   UrgencyHeaps ranked_rotary;
   std::int64_t waiting_count = 0;  // with those that are settling, and without rotation, too
   std::int64_t rotary_count = 0;
-  std::int64_t backlog = 0;  // tokens that its running sequences are owed
+  std::int64_t backlog = 0;         // tokens that its running sequences are owed
+  std::int64_t backlog_scored = 0;  // of these, those of sequences whose prompts are scored
   // How many running sequences may wait so long for their next token before they lag.
   std::map<Nanos, std::int64_t> slacks;
   std::int64_t blocked_need = 0;  // frames that blocked_head was found to need
@@ -79,6 +80,12 @@ Nanos idle_slack_of(const SequenceFacts& facts);
 
 // For step_budget(): whatever room there is.
 inline constexpr std::int64_t kAnyFrames = std::int64_t{1} << 60;
+
+// Of a step's rows of logits, those that scored prompts may take beside one a sequence: half of
+// what is free, so that others can still come in.
+inline std::int64_t spare_logit_rows(std::int64_t running_max, std::int64_t running) {
+  return std::max<std::int64_t>(0, running_max - running) / 2;
+}
 
 // What an admission leaves free for those that run.
 inline std::int64_t spare_frames(const kv::KvCache& kv) { return 1 + kv.frames() / 100; }
@@ -216,6 +223,7 @@ inline void Scheduler::State::update_promise(ModelQueue& queue, Slot& slot) {
   if (!rotation) return;
   const std::int64_t owed = (wanted - slot.facts.computed).count;
   queue.backlog += owed - slot.owed;
+  if (slot.scores) queue.backlog_scored += owed - slot.owed;
   slot.owed = owed;
 }
 

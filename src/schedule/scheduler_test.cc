@@ -63,6 +63,43 @@ TEST(Scheduler, CutsAPromptIntoChunksAndMixesThemWithDecodes) {
   expect_intact(harness);
 }
 
+// Of 8 rows of logits one is the decode's; of the other places half are lent.
+TEST(Scheduler, ScoredPromptsHaveHalfOfTheRowsThatNobodyNeeds) {
+  Small harness(64, 64, 8);
+  harness.add(1, kA, 4, 20);
+  harness.step(Nanos(1));
+  harness.add(2, kA, 25, 4, 0, 0, true);
+  harness.add(3, kA, 9, 4);
+  harness.step(Nanos(2));  // decided with one running
+  EXPECT_EQ(harness.run_of(2)->tokens, Tokens(1 + 7 / 2));
+  EXPECT_EQ(harness.run_of(3)->tokens, Tokens(9)) << "others come in beside it";
+  harness.step(Nanos(3));
+  EXPECT_EQ(harness.run_of(2)->tokens, Tokens(1 + 5 / 2)) << "three run";
+  for (int id = 4; id < 12; ++id) harness.add(id, kA, 4, 20);
+  for (int step = 4; harness.has(2) && step < 40; ++step) {
+    harness.step(Nanos(step));
+    std::int64_t rows = 0;
+    for (const auto& run : harness.decision().runs) {
+      rows += run.request == RequestId(2) ? run.tokens.count : 1;
+    }
+    EXPECT_LE(rows, 8);
+    expect_intact(harness);
+  }
+  EXPECT_FALSE(harness.has(2)) << "it ends all the same";
+}
+
+TEST(Scheduler, ScoredPromptsAreNotLookedUp) {
+  Small harness(64, 64, 8);
+  harness.add(1, kA, 24, 4, 0, /*family=*/5);
+  harness.step(Nanos(1));
+  harness.add(2, kA, 24, 4, 0, /*family=*/5, /*scores=*/true);
+  harness.add(3, kA, 24, 4, 0, /*family=*/5);
+  harness.step(Nanos(2));
+  EXPECT_EQ(harness.run_of(2)->context, Tokens(0));
+  EXPECT_EQ(harness.run_of(3)->context, Tokens(20));
+  expect_intact(harness);
+}
+
 TEST(Scheduler, SaysHowManyFramesItsSequencesWant) {
   Small harness(16, 6, 2);
   harness.add(1, kA, 10, 8);

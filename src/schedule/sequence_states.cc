@@ -100,6 +100,7 @@ void Scheduler::State::leave_running(SlotIndex index) {
   promised_total -= slot.promised;
   slot.promised = 0;
   queue.backlog -= slot.owed;
+  if (slot.scores) queue.backlog_scored -= slot.owed;
   slot.owed = 0;
   CAUSEWAY_DCHECK(running_total >= 0 && promised_total >= 0 && queue.backlog >= 0,
                   "more left than ran");

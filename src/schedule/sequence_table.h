@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/units.h"
@@ -37,10 +38,15 @@ struct alignas(64) Slot {
   bool distrusts : 1 = false;
   // Its next token waits for something beside a step: it is passed over.
   bool held : 1 = false;
+  bool scores : 1 = false;  // NewSequence::scores
   SequenceFacts facts;
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine
 
+  // What is looked up of it in the prefix index.
+  std::span<const TokenId> prefix() const {
+    return scores ? std::span<const TokenId>() : std::span(*tokens);
+  }
   // Its tokens whose KV somebody will read; what is sampled last is nobody's context.
   Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
 };

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <shared_mutex>
 #include <unordered_map>
 
 namespace causeway::server {
@@ -273,15 +274,20 @@ class Metrics::Impl {
         device_busy_(families_.device_busy.Add({}), 1e-9),
         resumed_(families_.resumed.Add({})),
         copies_(families_) {
-    for (const fleet::CatalogueEntry* model : fleet.catalogue()) {
-      models_.try_emplace(model->id, families_, prometheus::Labels{{"model_name", model->name}});
-    }
+    for (const fleet::CatalogueEntry* model : fleet.catalogue()) of(*model);
   }
 
-  ModelSeries& of(ModelId model) {
+  ModelSeries& of(const fleet::CatalogueEntry& model) {
+    if (ModelSeries* const there = find(model.id)) return *there;
+    const std::lock_guard lock(models_mutex_);
+    const prometheus::Labels labels{{"model_name", model.name}};
+    return models_.try_emplace(model.id, families_, labels).first->second;
+  }
+  // nullptr: it has none.
+  ModelSeries* find(ModelId model) {
+    const std::shared_lock lock(models_mutex_);
     const auto found = models_.find(model);
-    CAUSEWAY_CHECK(found != models_.end(), "metrics of a model outside the catalogue");
-    return found->second;
+    return found == models_.end() ? nullptr : &found->second;
   }
 
   void observe_fleet(const fleet::Fleet& fleet) {
@@ -291,8 +297,11 @@ class Metrics::Impl {
     device_busy_.follow(all.device_busy.count);
     resumed_.follow(all.requests_resumed);
     copies_.follow(all);
+    for (const fleet::CatalogueEntry* model : fleet.catalogue()) of(*model);
     for (const auto& [model, seen] : fleet.observe_models()) {
-      ModelSeries& series = of(model);
+      ModelSeries* const there = find(model);
+      if (there == nullptr) continue;  // it has come since
+      ModelSeries& series = *there;
       series.running.Set(static_cast<double>(seen.requests_running));
       series.waiting.Set(static_cast<double>(seen.requests_waiting));
       series.rotary.Set(static_cast<double>(seen.requests_rotary));
@@ -318,24 +327,28 @@ class Metrics::Impl {
   Follower device_busy_;
   Follower resumed_;
   CopySeries copies_;
-  std::unordered_map<ModelId, ModelSeries> models_;  // fixed after construction
+  std::shared_mutex models_mutex_;                   // guards the map, which only grows
+  std::unordered_map<ModelId, ModelSeries> models_;  // they stay where they are
   std::mutex mutex_;                                 // one scrape at a time follows the fleet
 };
 
 Metrics::Metrics(const fleet::Fleet& fleet) : impl_(std::make_unique<Impl>(fleet)) {}
 Metrics::~Metrics() = default;
 
-void Metrics::first_token(ModelId model, Nanos after) { observe(impl_->of(model).ttft, after); }
-void Metrics::next_token(ModelId model, Nanos after) {
+void Metrics::first_token(const fleet::CatalogueEntry& model, Nanos after) {
+  observe(impl_->of(model).ttft, after);
+}
+void Metrics::next_token(const fleet::CatalogueEntry& model, Nanos after) {
   observe(impl_->of(model).inter_token, after);
 }
-void Metrics::tokens(ModelId model, std::int64_t prompt, std::int64_t generated) {
+void Metrics::tokens(const fleet::CatalogueEntry& model, std::int64_t prompt,
+                     std::int64_t generated) {
   ModelSeries& series = impl_->of(model);
   series.prompt_tokens.Increment(static_cast<double>(prompt));
   series.generation_tokens.Increment(static_cast<double>(generated));
 }
 
-void Metrics::finished(ModelId model, const Finished& measured) {
+void Metrics::finished(const fleet::CatalogueEntry& model, const Finished& measured) {
   ModelSeries& series = impl_->of(model);
   series.endings[static_cast<std::size_t>(measured.ending)]->Increment();
   series.count_first_token(measured);
@@ -352,7 +365,9 @@ void Metrics::finished(ModelId model, const Finished& measured) {
                               static_cast<double>(further));
 }
 
-void Metrics::switched(ModelId model, Nanos took) { observe(impl_->of(model).switches, took); }
+void Metrics::switched(const fleet::CatalogueEntry& model, Nanos took) {
+  observe(impl_->of(model).switches, took);
+}
 
 std::string Metrics::exposition(const fleet::Fleet& fleet) {
   impl_->observe_fleet(fleet);

@@ -26,17 +26,18 @@ struct Finished {
   request::Slo slo;
 };
 
-// Thread-safe.
+// Thread-safe. A model has series from the start, or from when it is first seen; they stay when it
+// is served no longer.
 class Metrics {
  public:
   explicit Metrics(const fleet::Fleet& fleet);
   ~Metrics();
 
-  void first_token(ModelId model, Nanos after);
-  void next_token(ModelId model, Nanos after);
-  void tokens(ModelId model, std::int64_t prompt, std::int64_t generated);
-  void finished(ModelId model, const Finished& measured);
-  void switched(ModelId model, Nanos took);
+  void first_token(const fleet::CatalogueEntry& model, Nanos after);
+  void next_token(const fleet::CatalogueEntry& model, Nanos after);
+  void tokens(const fleet::CatalogueEntry& model, std::int64_t prompt, std::int64_t generated);
+  void finished(const fleet::CatalogueEntry& model, const Finished& measured);
+  void switched(const fleet::CatalogueEntry& model, Nanos took);
 
   // All series as text, after asking the fleet for what it counts. Time in proportion to the
   // catalogue.

@@ -110,7 +110,7 @@ class MetricsOfRequests : public ServerTest {
   // Of targets of 1 s and 100 ms.
   void end(Finished measured) {
     measured.slo = {.ttft = seconds(1), .tpot = millis(100)};
-    metrics_->finished(ModelId(0), measured);
+    metrics_->finished(*fleet->catalogue().front(), measured);
   }
   double slo(const std::string& outcome, const std::string& kind) {
     return value("slo_" + outcome + R"(_total{kind=")" + kind + R"(",model_name="tiny"})");

@@ -54,11 +54,18 @@ TEST_F(AdminTest, EachPortHasItsOwnPaths) {
   EXPECT_EQ(get("/admin/models").status, 200);
   EXPECT_EQ(get("/health").status, 200);
   EXPECT_EQ(get("/metrics").status, 200);
+  EXPECT_EQ(get("/").status, 200);
   EXPECT_EQ(get("/v1/models").status, 404);
   EXPECT_EQ(post("/v1/chat/completions", chat_body()).status, 404);
   EXPECT_EQ(get("/admin/models/load").status, 405);
   EXPECT_EQ(get("/admin/models/load").headers.at("allow"), "POST");
   EXPECT_EQ(post("/admin/models").status, 405);
+  for (const auto path : {"/admin/reload", "/admin/chat/completions"}) {
+    EXPECT_EQ(get(path).status, 405) << path;
+    EXPECT_EQ(Client(server->port()).post(path, chat_body()).status, 404) << path;
+  }
+  EXPECT_EQ(post("/").status, 405);
+  EXPECT_EQ(Client(server->port()).get("/").status, 404);
   Client others(server->port());
   EXPECT_EQ(others.get("/admin/models").status, 404);
   EXPECT_EQ(others.get("/models").status, 404);
@@ -81,9 +88,9 @@ TEST_F(AdminTest, KeysAreItsOwn) {
     EXPECT_EQ(get(path, "Authorization: Bearer public\r\n").status, 401) << path;
     EXPECT_EQ(get(path, "Authorization: Bearer secret\r\n").status, 200) << path;
   }
-  for (const auto path :
-       {"/admin/models/load", "/admin/models/unload", "/admin/models/pin", "/admin/models/unpin",
-        "/models/load", "/models/unload", "/sleep", "/wake_up", "/admin/drain"}) {
+  for (const auto path : {"/admin/models/load", "/admin/models/unload", "/admin/models/pin",
+                          "/admin/models/unpin", "/models/load", "/models/unload", "/sleep",
+                          "/wake_up", "/admin/drain", "/admin/reload", "/admin/chat/completions"}) {
     EXPECT_EQ(post(path, kTiny).status, 401) << path;
     EXPECT_EQ(post(path, kTiny, "Authorization: Bearer wrong\r\n").status, 401) << path;
   }
@@ -108,8 +115,75 @@ TEST_F(AdminTest, PagesOfBrowsersNeedAKey) {
   record();
   EXPECT_EQ(post("/admin/models/unload", kTiny, "Origin: http://evil.example\r\n").status, 403);
   EXPECT_EQ(post("/admin/drain", "", "Origin: null\r\n").status, 403);
+  EXPECT_EQ(post("/admin/chat/completions", chat_body(), "Origin: http://127.0.0.1:1\r\n").status,
+            403);
   EXPECT_TRUE(asked().empty());
+  EXPECT_EQ(fleet->submitted(), 0);
   EXPECT_EQ(get("/health").status, 200) << "it does not drain";
+  const std::string own = "127.0.0.1:" + std::to_string(server->admin_port());
+  const auto ask_as = [&](const std::string& host, const std::string& origin) {
+    Client client(server->admin_port());
+    client.send("POST /admin/models/pin HTTP/1.1\r\nHost: " + host + "\r\nOrigin: " + origin +
+                "\r\nContent-Length: 16\r\n\r\n" + kTiny);
+    return client.read_answer().status;
+  };
+  EXPECT_EQ(ask_as(own, "http://" + own), 200) << "but its own";
+  EXPECT_EQ(ask_as("evil.example", "http://evil.example"), 403) << "by a name that leads here";
+}
+
+TEST_F(AdminTest, ThePageIsOpenAndSaysNothing) {
+  options.admin->keys = {"secret"};
+  start({"hidden-model"});
+  const Answer page = get("/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_THAT(page.headers.at("content-security-policy"),
+              ::testing::AllOf(HasSubstr("default-src 'none'"), HasSubstr("script-src 'sha256-"),
+                               HasSubstr("frame-ancestors 'none'")));
+  EXPECT_EQ(page.headers.at("x-frame-options"), "DENY");
+  EXPECT_THAT(page.body, HasSubstr("<title>Causeway</title>"));
+  EXPECT_THAT(page.body, ::testing::Not(HasSubstr("hidden-model")));
+}
+
+TEST_F(AdminTest, ThePageChatsByTheAdminPort) {
+  options.api_keys = {"public"};
+  options.admin->keys = {"secret"};
+  start();
+  const std::string key = "Authorization: Bearer secret\r\n";
+  const Answer whole = post("/admin/chat/completions", chat_body(), key);
+  EXPECT_EQ(whole.status, 200);
+  EXPECT_EQ(parsed(whole.body)["choices"][0]["message"]["content"], "Hello");
+  const Answer stream = post("/admin/chat/completions", chat_body(R"("stream":true)"), key);
+  EXPECT_EQ(stream.events().back(), "[DONE]");
+  EXPECT_EQ(post("/admin/chat/completions", "{", key).status, 400);
+  EXPECT_EQ(post("/admin/chat/completions", chat_body(), "Authorization: Bearer public\r\n").status,
+            401);
+  ASSERT_EQ(post("/admin/drain", "", key).status, 200);
+  EXPECT_EQ(post("/admin/chat/completions", chat_body(), key).status, 503);
+}
+
+TEST_F(AdminTest, AReloadTellsWhatCameOfIt) {
+  start();
+  record();
+  fleet->reloaded = {.added = {"new"},
+                     .removed = {"old", "\"<b>\n"},
+                     .kept = {{"busy", "it has 1 request"}},
+                     .left_out = {{"broken", "no tokenizer"}}};
+  EXPECT_EQ(parsed(post("/admin/reload").body),
+            parsed(R"({"added":["new"],"removed":["old","\"<b>\n"],)"
+                   R"("kept":[{"model":"busy","why":"it has 1 request"}],)"
+                   R"("left_out":[{"model":"broken","why":"no tokenizer"}]})"));
+  ASSERT_EQ(asked().size(), 1u);
+  EXPECT_EQ(asked().front().kind, fleet::AskKind::kReload);
+  fleet->on_ask = [](const fleet::Ask&) -> Status { return unavailable("being read already"); };
+  EXPECT_EQ(post("/admin/reload").status, 503);
+}
+
+TEST_F(AdminTest, AModelThatHasGoneSinceIsNotFound) {
+  start();
+  fleet->on_submit = [](const request::Request&) -> Result<Script> { return not_found("removed"); };
+  EXPECT_EQ(chat().status, 404);
+  EXPECT_EQ(error(chat())["code"], "model_not_found");
 }
 
 TEST_F(AdminTest, ATakenPortIsAClearError) {
@@ -221,7 +295,7 @@ TEST_F(AdminTest, BodiesBeyondTheLimitAreNotRead) {
   options.limits.body_bytes_max = 1000;
   start();
   Client client(server->admin_port());
-  client.send("POST /admin/models/load HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\n");
+  client.send("POST /admin/models/load HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 5000000\r\n\r\n");
   EXPECT_EQ(client.read_answer().status, 413);
 }
 
@@ -275,6 +349,7 @@ TEST_F(AdminTest, DrainingEndsWhenAllIsIdle) {
   EXPECT_EQ(chat().status, 503);
   EXPECT_EQ(parsed(get("/admin/models").body)["draining"], true);
   EXPECT_EQ(post("/admin/models/load", kTiny).status, 503);
+  EXPECT_EQ(post("/admin/reload").status, 503);
   EXPECT_EQ(post("/admin/models/unload", kTiny).status, 200);
   EXPECT_EQ(drained.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
   fleet->release();

@@ -69,6 +69,9 @@ class FleetSimulation {
   void apply(const fleet::Refuse& refuse) { recorder_.refused(refuse.request, clock_.now()); }
   void apply(const fleet::LoadFailed&) {}
   void apply(const fleet::Answered&) {}  // nothing here asks
+  void apply(const fleet::ModelRemoved&) {}
+  void apply(const fleet::ModelKept&) {}
+  void apply(const fleet::Reread&) { CAUSEWAY_CHECK(false, "the catalogue stays as it is here"); }
   void apply(const fleet::Measure& measure);
   void apply(const fleet::Load& load);
   void apply(const fleet::Unload& unload) { unloads_.push_back(unload); }

@@ -41,6 +41,8 @@ void add(const HistoryReport& report, HistoryReport& sum) {
   sum.models_replaced += report.models_replaced;
   sum.steps_ahead += report.steps_ahead;
   sum.tokens_pending += report.tokens_pending;
+  sum.prompts_scored += report.prompts_scored;
+  sum.prompts_embedded += report.prompts_embedded;
   sum.arrivals += report.arrivals;
   sum.evictions += report.evictions;
   sum.copies_failed += report.copies_failed;
@@ -61,8 +63,9 @@ void print(const HistoryReport& sum) {
             << " cancelled, " << sum.errors << " errors; " << sum.refused << " refused), "
             << sum.steps << " steps (" << sum.steps_ahead << " ahead, with " << sum.tokens_pending
             << " pending tokens), " << sum.preemptions << " preemptions, " << sum.prefix_hit_tokens
-            << " prefix tokens found, " << sum.hangs << " hangs, " << sum.models_replaced
-            << " models replaced; at most " << sum.steps_of_bound << " of the bound on steps\n"
+            << " prefix tokens found, " << sum.prompts_scored << " prompts scored, " << sum.hangs
+            << " hangs, " << sum.models_replaced << " models replaced; at most "
+            << sum.steps_of_bound << " of the bound on steps\n"
             << "  weights: " << sum.arrivals << " arrivals, " << sum.evictions << " evictions, "
             << sum.copies_failed << " copies failed, " << sum.steps_poisoned << " steps poisoned, "
             << sum.errors_of_weights << " requests ended by that; at most " << sum.wait_of_bound
@@ -85,6 +88,8 @@ void expect_hard_cases(const HistoryReport& sum, std::int64_t histories) {
   EXPECT_GT(sum.errors, histories / 10);
   EXPECT_GT(sum.prefix_hit_tokens, histories);
   EXPECT_GT(sum.models_replaced, histories / 10);
+  EXPECT_GT(sum.prompts_scored, histories / 2);
+  EXPECT_GT(sum.prompts_embedded, histories / 10);
   EXPECT_GT(sum.hangs, 0);
   EXPECT_GT(sum.evictions, histories / 2);
   EXPECT_GT(sum.copies_failed, histories / 50);

@@ -86,6 +86,7 @@ void ShadowKv::compute(const request::Batch& batch, const request::BatchEntry& e
     word = next_word(word, batch.tokens[static_cast<std::size_t>(entry.token_begin + i)]);
     sum += word;
     step.writes.push_back({place_of(batch, entry, std::int64_t{entry.context} + i, block), word});
+    if (i < std::ssize(entry.scored)) step.sampled.push_back(choose(word, sum, vocab));
   }
   if (entry.samples) step.sampled.push_back(choose(word, sum, vocab));
   // What follows a failed step, or copy, may build on what was never written; nobody looks at it,

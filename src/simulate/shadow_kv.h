@@ -28,7 +28,7 @@ class ShadowKv {
   // A step between begin() and its end. Several may be at the same time.
   struct Step {
     std::vector<Write> writes;
-    std::vector<TokenId> sampled;  // one for each entry that samples
+    std::vector<TokenId> sampled;  // one for each row of logits: what the model would choose
     // The step before it failed, on whose tokens it builds: it may come to anything.
     bool after_failure = false;
   };

@@ -54,6 +54,16 @@ void SimulatedExecutor::sample(Step& step) {
   const ModelShape& shape = step.model->shape;
   std::size_t row = 0;
   for (const request::BatchEntry& entry : step.batch.entries) {
+    for (std::size_t i = 0; i < entry.scored.size(); ++i) {
+      request::SampledToken scored{.request = entry.request, .token = {}};
+      scored.token.token = entry.scored[i];
+      if (shadow_) {
+        const TokenId choice = step.shadow.sampled.at(row++);
+        scored.token.top = {{choice, 0.0f}};
+        if (entry.hidden) scored.hidden = {static_cast<float>(choice)};
+      }
+      step.result.sampled.push_back(std::move(scored));
+    }
     if (!entry.samples) continue;
     TokenId token = 0;
     if (shadow_) {
@@ -63,6 +73,7 @@ void SimulatedExecutor::sample(Step& step) {
     }
     request::SampledToken sampled{.request = entry.request, .token = {}};
     sampled.token.token = token;
+    if (entry.hidden) sampled.hidden = {static_cast<float>(token)};
     step.result.sampled.push_back(std::move(sampled));
   }
 }

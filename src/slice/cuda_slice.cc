@@ -121,6 +121,8 @@ class CudaSlice final : public Slice {
   Result<Chosen> with_streamed(const CudaCandidate& candidate, const model::ModelCard& card,
                                Bytes most) const;
   Chosen with_config(const CudaCandidate& candidate, const model::ModelCard& card) const;
+  std::int64_t frames_of(Tokens max_model_len, const model::ModelCard& card) const;
+  Status check_context(const SliceModel& model) const;
   Result<schedule::HbmDemand> demand_of(const Chosen& together) const;
   weights::StreamOptions stream_options(Bytes budget) const;
   Result<weights::CachedModel> cached_model(ModelId model, const model::ModelCard& card) const;
@@ -235,6 +237,22 @@ Result<CudaSlice::Chosen> CudaSlice::with(const CudaCandidate& candidate) const 
   return streamed.ok() ? std::move(streamed) : std::move(together);
 }
 
+// Of as many sequences as run at once, each as long as may be.
+std::int64_t CudaSlice::frames_of(Tokens max_model_len, const model::ModelCard& card) const {
+  const std::int64_t blocks = max_model_len.count / card.kv.tokens.count + 1;
+  return options_.engine.core.schedule.running_max * blocks;
+}
+
+// A model that is no candidate came later. Its weights are cached whole or not at all, and the
+// workspace checks its shapes.
+Status CudaSlice::check_context(const SliceModel& model) const {
+  if (frames_of(model.max_model_len, model.card) <= chosen_.limits.frames) return {};
+  return unsupported(
+      "a context of " + std::to_string(model.max_model_len.count) +
+      " tokens is longer than those of the models for which the GPU's memory was "
+      "divided at the start; start the program anew, or give models a shorter context");
+}
+
 CudaSlice::Chosen CudaSlice::with_config(const CudaCandidate& candidate,
                                          const model::ModelCard& card) const {
   const auto& schedule = options_.engine.core.schedule;
@@ -242,8 +260,7 @@ CudaSlice::Chosen CudaSlice::with_config(const CudaCandidate& candidate,
   model::CudaStepLimits& limits = together.limits;
   limits.rows = std::max(schedule.tokens_per_step_max, schedule.running_max);
   limits.places = schedule.running_max;
-  const std::int64_t blocks = candidate.max_model_len.count / card.kv.tokens.count + 1;
-  const std::int64_t frames = schedule.running_max * blocks;
+  const std::int64_t frames = frames_of(candidate.max_model_len, card);
   limits.frames = together.models() == 0 ? frames : std::max(limits.frames, frames);
   return together;
 }
@@ -466,6 +483,7 @@ SliceLimits CudaSlice::limits() const {
 
 Result<engine::ModelFacts> CudaSlice::attach(SliceModel model) {
   CAUSEWAY_TRY(check(model.id, model.card));
+  CAUSEWAY_TRY(check_context(model));
   CAUSEWAY_ASSIGN(weights::CachedModel in_cache, cached_model(model.id, model.card));
   engine::ModelFacts facts = facts_of(model, std::move(in_cache));
   const bool streamed = facts.weights.streams();

@@ -5,6 +5,7 @@
 //   group "layers.3" │ input_norm │ q|k|v stacked │ o │ post_norm │ gate|up stacked │ down │
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,17 @@
 
 namespace causeway::weights {
 
-// A tensor of the checkpoint, [rows, cols] row-major. A vector of the file may be a row or a
-// column.
+// A tensor of the checkpoint, [rows, cols] row-major, or some rows of one. A vector of the file may
+// be a row or a column.
 struct SourceTensor {
   std::string name;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
+  // Not 0: the tensor has so many rows, of which these are `rows` from first_row on.
+  std::int64_t tensor_rows = 0;
+  std::int64_t first_row = 0;
+
+  std::int64_t rows_of_tensor() const { return tensor_rows > 0 ? tensor_rows : rows; }
 };
 
 // A tensor of the pool: its sources stacked by rows, all with equal cols.

@@ -114,6 +114,25 @@ TEST_F(ModelPoolTest, ConvertsWhatIsStoredInAnotherType) {
   }
 }
 
+TEST_F(ModelPoolTest, RowsOfATensorComeInTheOrderOfThePlan) {
+  const auto content = write_tensors(model_file(), small_tensors(DType::kF32), 9);
+  // h is [5, 6].
+  const LoadPlan plan = {
+      DType::kF32,
+      {{"head", {{"some", {{"h", 2, 6, 5, 3}, {"h", 1, 6, 5, 0}, {"h", 1, 6, 5, 2}}}}}}};
+  ASSERT_TRUE(load(plan).ok());
+  {
+    const auto model = pool_.pin(kModel);
+    const std::string& h = content.at("h");
+    EXPECT_EQ(bytes_of((*model)->weights().tensor("head", "some")),
+              h.substr(72, 48) + h.substr(0, 24) + h.substr(48, 24));
+  }
+  ASSERT_TRUE(pool_.unload(kModel).ok());
+  LoadPlan wrong = plan;
+  for (auto& source : wrong.groups[0].tensors[0].sources) source.tensor_rows = 7;
+  EXPECT_THAT(load(wrong).error().message, HasSubstr("asks for [7, 6]"));
+}
+
 TEST_F(ModelPoolTest, ShapesAndNamesAreChecked) {
   const auto expect_error = [&](const LoadPlan& plan, ErrorCode code, const std::string& part) {
     const Status status = load(plan);

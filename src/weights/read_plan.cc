@@ -26,10 +26,11 @@ std::string shown_shape(const std::vector<std::int64_t>& shape) {
 
 // A vector may be planned as a row or as a column.
 bool has_shape(const std::vector<std::int64_t>& shape, const SourceTensor& planned) {
+  const std::int64_t rows = planned.rows_of_tensor();
   if (shape.size() == 1) {
-    return (planned.rows == 1 || planned.cols == 1) && shape[0] == planned.rows * planned.cols;
+    return (rows == 1 || planned.cols == 1) && shape[0] == rows * planned.cols;
   }
-  return shape.size() == 2 && shape[0] == planned.rows && shape[1] == planned.cols;
+  return shape.size() == 2 && shape[0] == rows && shape[1] == planned.cols;
 }
 
 Result<Source> find_source(const SourceTensor& planned, const Checkpoint& checkpoint) {
@@ -42,13 +43,19 @@ Result<Source> find_source(const SourceTensor& planned, const Checkpoint& checkp
       checkpoint.files()[tensor->file].file.path().string() + ": " + shown_name(info.name) + ": ";
   if (!has_shape(info.shape, planned)) {
     return corrupt(where + "has the shape " + shown_shape(info.shape) +
-                   ", but config.json asks for " + shown_shape({planned.rows, planned.cols}));
+                   ", but config.json asks for " +
+                   shown_shape({planned.rows_of_tensor(), planned.cols}));
   }
   if (!info.dtype) {
     return unsupported(where + "has the dtype " + std::string(info.stored_type) +
                        "; F32, F16 and BF16 are served");
   }
-  return Source{tensor->file, info.offset, info.bytes, *info.dtype, Bytes(0)};
+  CAUSEWAY_CHECK(
+      planned.first_row >= 0 && planned.first_row + planned.rows <= planned.rows_of_tensor(),
+      "rows that the tensor has not");
+  const Bytes row = size_of(*info.dtype) * planned.cols;
+  return Source{tensor->file, info.offset + row * planned.first_row, row * planned.rows,
+                *info.dtype, Bytes(0)};
 }
 
 class Planner {

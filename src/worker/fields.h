@@ -18,7 +18,7 @@ void fields(V& v, Of<V, Error>& error) {
 template <typename V>
 void fields(V& v, Of<V, request::SamplingParams>& s) {
   v(s.temperature, s.top_p, s.top_k, s.min_p, s.presence_penalty, s.frequency_penalty,
-    s.repetition_penalty, s.seed, s.top_logprobs);
+    s.repetition_penalty, s.seed, s.top_logprobs, s.prompt_logprobs);
 }
 template <typename V>
 void fields(V& v, Of<V, request::TokenBias>& bias) {
@@ -36,6 +36,7 @@ void fields(V& v, Of<V, request::ConstraintText>& constraint) {
 // Less the constraint, which Submit has as text.
 template <typename V>
 void fields(V& v, Of<V, request::Request>& r) {
+  v.one_of(r.pooling, request::Pooling::kMean);
   v(r.id, r.model, r.prompt, r.sampling, r.max_tokens, r.stop_tokens, r.min_tokens, r.logit_bias,
     r.allowed_tokens, r.slo, r.priority, r.arrival, r.output, r.attempt);
 }
@@ -55,7 +56,7 @@ void fields(V& v, Of<V, request::ModelSwitch>& one) {
 }
 template <typename V>
 void fields(V& v, Of<V, request::Output>& o) {
-  v(o.request, o.tokens, o.finished);
+  v(o.request, o.tokens, o.prompt, o.embedding, o.finished);
   v.one_of(o.reason, request::FinishReason::kError);
   v.text(o.error);
   v.one_of(o.code, ErrorCode::kDevice);

@@ -23,7 +23,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 3;
+inline constexpr std::uint32_t kProtocol = 4;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // nobody else's first bytes
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 

@@ -17,6 +17,8 @@ request::Output some_output() {
   request::Output output;
   output.request = RequestId(17);
   output.tokens = {{3, -0.5f, {{3, -0.5f}, {9, -1.5f}}}, {4, -2.0f, {}}};
+  output.prompt = {{5, -0.25f, {{7, -0.125f}}}};
+  output.embedding = {0.5f, -3.0f};
   output.finished = true;
   output.reason = request::FinishReason::kError;
   output.error = "größer als alles";
@@ -88,7 +90,8 @@ WorkerPlan some_plan() {
 
 std::vector<Message> one_of_each() {
   Random random(5);
-  const auto requests = engine::random_requests({.count = 40, .edited = true}, random);
+  const auto requests =
+      engine::random_requests({.count = 40, .edited = true, .scored = true}, random);
   std::vector<Message> messages{Hello{.version = "1.2"},
                                 Prepare{some_plan()},
                                 Prepared{gib(60)},
@@ -117,6 +120,9 @@ std::vector<Message> one_of_each() {
                                 Observed{1, some_observation(), {{ModelId(2), some_observation()}}},
                                 Alive{}};
   for (const request::Request& request : requests) messages.emplace_back(Submit{1, request});
+  request::Request embedded = requests[1];
+  embedded.pooling = request::Pooling::kMean;
+  messages.emplace_back(Submit{1, embedded});
   messages.emplace_back(
       Submit{1, requests[0], true, {request::ConstraintKind::kRegex, std::string("a\0b", 3)}});
   return messages;
@@ -142,6 +148,8 @@ TEST(WorkerMessages, FieldsAreWhatTheyWere) {
   EXPECT_EQ(output.request, RequestId(17));
   EXPECT_EQ(output.tokens[0].top[1].token, 9);
   EXPECT_EQ(output.tokens[1].logprob, -2.0f);
+  EXPECT_EQ(output.prompt[0].top[0].token, 7);
+  EXPECT_EQ(output.embedding, (std::vector<float>{0.5f, -3.0f}));
   EXPECT_EQ(output.reason, request::FinishReason::kError);
   EXPECT_EQ(output.error, "größer als alles");
   EXPECT_EQ(output.code, ErrorCode::kResourceExhausted);

@@ -34,6 +34,8 @@ class AnswerSink final : public engine::OutputSink {
       if (!first_) first_ = clock_.now();
       engine::Answer& answer = answers_[output.request.value];
       for (auto& token : output.tokens) answer.tokens.push_back(std::move(token));
+      for (auto& token : output.prompt) answer.prompt.push_back(std::move(token));
+      if (output.finished) answer.embedding = std::move(output.embedding);
       if (!output.finished) continue;
       answer.reason = output.reason;
       answer.error = output.error;
@@ -129,8 +131,14 @@ struct InProcess {
 TEST_F(WorkerTest, AnswersAreThoseOfASliceOfThisProcess) {
   ASSERT_TRUE(load(ModelId(0)).ok());
   Random random(3);
-  auto requests = engine::random_requests(
-      {.count = 60, .prompt_max = 60, .output_max = 40, .vocab = kVocab, .edited = true}, random);
+  auto requests = engine::random_requests({.count = 60,
+                                           .prompt_max = 60,
+                                           .output_max = 40,
+                                           .vocab = kVocab,
+                                           .edited = true,
+                                           .scored = true,
+                                           .embedded = true},
+                                          random);
   for (request::Request& request : requests) request.model = ModelId(0);
   AnswerSink here, there;
   InProcess local(home_, clock_, options().plan, here);
@@ -149,6 +157,12 @@ TEST_F(WorkerTest, AnswersAreThoseOfASliceOfThisProcess) {
     for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
       EXPECT_EQ(answer.tokens[i].logprob, expected.at(id).tokens[i].logprob);
       EXPECT_EQ(answer.tokens[i].top.size(), expected.at(id).tokens[i].top.size());
+    }
+    EXPECT_EQ(answer.embedding, expected.at(id).embedding);
+    ASSERT_EQ(answer.prompt.size(), expected.at(id).prompt.size());
+    for (std::size_t i = 0; i < answer.prompt.size(); ++i) {
+      EXPECT_EQ(answer.prompt[i].token, expected.at(id).prompt[i].token);
+      EXPECT_EQ(answer.prompt[i].logprob, expected.at(id).prompt[i].logprob);
     }
   }
   EXPECT_EQ(slice(*worker).frames(), 256);

@@ -186,6 +186,53 @@ class Completions(Suite):
         self.assertEqual(logprobs.text_offset, sorted(logprobs.text_offset))
 
 
+class Embeddings(Suite):
+    def embed(self, input, **parameters):
+        answer = self.client.embeddings.create(model=MODEL, input=input, **parameters)
+        self.assertEqual([one.index for one in answer.data], list(range(len(answer.data))))
+        self.assertEqual(answer.usage.total_tokens, answer.usage.prompt_tokens)
+        return [one.embedding for one in answer.data]
+
+    def assert_near(self, one, other, delta=0.02):
+        self.assertEqual(len(one), len(other))
+        # Both have a length of 1.
+        self.assertGreater(sum(a * b for a, b in zip(one, other)), 1 - delta)
+
+    def test_forms_agree(self):
+        texts = ["Once upon a time", "The lighthouse keeper counted the ships."]
+        both = self.embed(texts)  # the client asks for base64
+        for text, embedding in zip(texts, both):
+            self.assertAlmostEqual(sum(x * x for x in embedding), 1, places=4)
+            self.assert_near(embedding, self.embed(text, encoding_format="float")[0])
+            ids = self.complete(prompt=text, max_tokens=1, extra_body={
+                "return_token_ids": True}).choices[0].prompt_token_ids
+            self.assert_near(embedding, self.embed(ids)[0])
+        self.assertLess(sum(a * b for a, b in zip(*both)), 0.999)
+
+    def test_dimensions(self):
+        whole, short = (self.embed("Once upon", **more)[0] for more in ({}, {"dimensions": 3}))
+        length = sum(x * x for x in whole[:3]) ** 0.5
+        self.assert_near(short, [x / length for x in whole[:3]])
+        for dimensions in (0, len(whole) + 1):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.embed("Once upon", dimensions=dimensions)
+            self.assertEqual(caught.exception.param, "dimensions")
+
+    def test_mean(self):
+        one, mean = (self.embed([[5]], extra_body={"pooling": pooling})[0]
+                     for pooling in ("last", "mean"))
+        self.assert_near(one, mean)
+        last, mean = (self.embed("Once upon a time", extra_body={"pooling": pooling})[0]
+                      for pooling in ("last", "mean"))
+        self.assertLess(sum(a * b for a, b in zip(last, mean)), 0.999)
+
+    def test_many(self):
+        texts = [f"Chapter {number}" for number in range(200)]
+        many = self.embed(texts)
+        for number in (0, 73, 199):
+            self.assert_near(many[number], self.embed(texts[number])[0])
+
+
 class Tokens(Suite):
     """Tokens by number: what a client may forbid, want, or ask for."""
 
@@ -253,6 +300,61 @@ class Tokens(Suite):
         alone = self.complete(temperature=0, max_tokens=4, prompt="Once upon")
         echoed = self.complete(temperature=0, max_tokens=4, prompt="Once upon", echo=True)
         self.assertEqual(echoed.choices[0].text, "Once upon" + alone.choices[0].text)
+
+    def test_echo_with_logprobs(self):
+        prompt = "Once upon a time, there was"
+        parameters = {"prompt": prompt, "echo": True, "logprobs": 2, "temperature": 0}
+        whole = self.complete(max_tokens=3, extra_body={"ignore_eos": True}, **parameters)
+        told = whole.choices[0].logprobs
+        count = whole.usage.prompt_tokens
+        self.assertTrue(whole.choices[0].text.startswith(prompt))
+        self.assertEqual(len(told.tokens), count + 3)
+        self.assertIsNone(told.token_logprobs[0])
+        self.assertIsNone(told.top_logprobs[0])
+        for logprob, top in zip(told.token_logprobs[1:], told.top_logprobs[1:]):
+            self.assertLessEqual(logprob, 0)
+            self.assertLessEqual(logprob, max(top.values()) + 1e-6)
+            self.assertIn(len(top), (1, 2, 3))
+        self.assertEqual(told.text_offset[count], len(prompt))
+        self.assertEqual(told.text_offset, sorted(told.text_offset))
+        # What harnesses of evaluations send: the prompt alone.
+        alone = self.complete(max_tokens=0, **parameters)
+        self.assertEqual(alone.choices[0].text, prompt)
+        self.assertEqual(alone.usage.completion_tokens, 0)
+        self.assertEqual(alone.choices[0].logprobs.tokens, told.tokens[:count])
+        for one, other in zip(alone.choices[0].logprobs.token_logprobs[1:],
+                              told.token_logprobs[1:]):
+            self.assertAlmostEqual(one, other, delta=0.1)
+        chunks = list(self.complete(max_tokens=3, stream=True, extra_body={"ignore_eos": True},
+                                    **parameters))
+        self.assertEqual(sum((chunk.choices[0].logprobs.tokens for chunk in chunks), []),
+                         told.tokens)
+
+    def test_prompt_logprobs(self):
+        answer = self.complete(prompt="Once upon a time", max_tokens=1, extra_body={
+            "prompt_logprobs": 3, "return_token_ids": True})
+        choice = answer.choices[0]
+        self.assertEqual(len(choice.prompt_logprobs), len(choice.prompt_token_ids))
+        self.assertIsNone(choice.prompt_logprobs[0])
+        for id, told in zip(choice.prompt_token_ids[1:], choice.prompt_logprobs[1:]):
+            self.assertIn(len(told), (3, 4))
+            self.assertEqual(next(iter(told)), str(id))
+            ranks = sorted(one["rank"] for one in told.values() if one["rank"] is not None)
+            self.assertEqual(ranks, [1, 2, 3])
+            self.assertTrue(all(one["logprob"] <= 0 for one in told.values()))
+        # The same, a token at a time: the only one that is allowed.
+        ids = choice.prompt_token_ids
+        for at in range(1, len(ids)):
+            step = self.complete(prompt=ids[:at], max_tokens=1, logprobs=0,
+                                 extra_body={"allowed_token_ids": [ids[at]]})
+            self.assertAlmostEqual(step.choices[0].logprobs.token_logprobs[0],
+                                   choice.prompt_logprobs[at][str(ids[at])]["logprob"], delta=0.1)
+        chat = self.chat(max_tokens=1, extra_body={"prompt_logprobs": 0})
+        self.assertEqual(len(chat.prompt_logprobs), chat.usage.prompt_tokens)
+        for extra in ({"prompt_logprobs": 21}, {"prompt_logprobs": -1}):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.complete(extra_body=extra)
+            self.assertEqual(caught.exception.param, "prompt_logprobs")
 
     def test_allowed_tokens(self):
         allowed = [65, 66, 67]

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 """The admin port: models are loaded, unloaded, pinned and sent to sleep, and the server is drained."""
 
+import json
 import random
+import re
+import shutil
+import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 
-from running_server import TINY_MEMORY, ModelsFolder, RunningServer, run_causeway
+from running_server import TINY_MEMORY, ModelsFolder, RunningServer, make_model, run_causeway
 
 MODELS = ("a", "b", "c")
+DASHBOARD = Path(__file__).resolve().parents[2] / "packaging" / "grafana.json"
 PROMPT = "The quick brown fox"
 
 
@@ -220,8 +226,113 @@ class Admin(ModelsFolder):
                     status, answer = server.admin(path, body)
                     self.assertIn(status, (400, 404), (path, body[:60], answer))
             self.assertEqual(server.admin("/admin/models/load")[0], 405)
-            self.assertEqual(server.admin("/admin/reload", b"")[0], 404)
+            self.assertEqual(server.admin("/admin/reload")[0], 405)
             self.assertEqual(self.states(server), dict.fromkeys(MODELS, "unloaded"))
+
+    def test_reload(self):
+        with self.serve("--pin", "a") as server:
+            self.assertEqual(self.reload(server), {})
+            self.done(server, "/admin/models/load", {"model": "b"})
+            expected = server.complete("b", PROMPT, max_tokens=8, temperature=0)["choices"][0]
+            self.until(lambda: self.states(server)["b"] == "ready")
+            away = self.away()
+            for name in ("a", "b"):
+                (self.root / name).rename(away / name)
+            (self.root / "broken").mkdir()
+            (self.root / "broken" / "config.json").write_text("{")
+            make_model(self.root / "new", seed=7)
+            try:
+                answer = self.done(server, "/admin/reload")
+                self.assertEqual((answer["added"], answer["removed"]), (["new"], ["b"]))
+                self.assertEqual([one["model"] for one in answer["kept"]], ["a"])
+                self.assertIn("pinned", answer["kept"][0]["why"])
+                self.assertEqual([one["model"] for one in answer["left_out"]], ["broken"])
+                self.assertEqual(set(self.states(server)), {"a", "c", "new"})
+                status, listing = server.request("/v1/models")
+                self.assertEqual({one["id"] for one in listing["data"]}, {"a", "c", "new"})
+                self.refused(server, 404, "/admin/models/load", {"model": "b"})
+                self.assertEqual(server.request("/v1/completions",
+                                                {"model": "b", "prompt": "x"})[0], 404)
+                self.assertTrue(server.complete("new", PROMPT, max_tokens=8, ignore_eos=True))
+                self.until(lambda: self.states(server)["new"] == "ready")
+                _, metrics = server.admin("/metrics")
+                self.assertIn('causeway:generation_tokens_total{model_name="new"} 8', metrics)
+            finally:
+                shutil.rmtree(self.root / "new")
+                shutil.rmtree(self.root / "broken")
+                for name in ("a", "b"):
+                    (away / name).rename(self.root / name)
+            self.assertEqual(self.reload(server), {"added": ["b"], "removed": ["new"]})
+            again = server.complete("b", PROMPT, max_tokens=8, temperature=0)["choices"][0]
+            self.assertEqual(again["text"], expected["text"])
+            _, metrics = server.admin("/metrics")
+            self.assertIn('causeway:prompt_tokens_total{model_name="b"}', metrics)
+
+    def away(self):
+        """A folder beside that of the models."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return Path(folder.name)
+
+    def reload(self, server):
+        """What has changed."""
+        return {what: all_of for what, all_of in self.done(server, "/admin/reload").items()
+                if all_of}
+
+    def test_reload_under_load(self):
+        """Requests of models that stay do not notice that others come and go."""
+        with self.serve() as server:
+            failed, until = [], time.monotonic() + 4
+
+            def ask(name, allowed):
+                while time.monotonic() < until:
+                    status, answer = server.request("/v1/completions", {
+                        "model": name, "prompt": PROMPT, "max_tokens": 4})
+                    if status not in allowed:
+                        failed.append((name, status, answer))
+
+            threads = [threading.Thread(target=ask, args=case) for case in
+                       (("a", {200}), ("b", {200}), ("c", {200, 404, 500}))]
+            for thread in threads:
+                thread.start()
+            away = self.away() / "c"
+            while time.monotonic() < until:
+                (self.root / "c").rename(away)
+                self.assertIn(server.admin("/admin/reload", b"")[0], (200, 503))
+                away.rename(self.root / "c")
+                self.assertIn(server.admin("/admin/reload", b"")[0], (200, 503))
+            for thread in threads:
+                thread.join(120)
+            self.assertEqual(failed, [])
+
+    def test_reload_of_one_model(self):
+        with RunningServer(self.root / "a", *TINY_MEMORY, "--admin-port", 0) as server:
+            error = self.refused(server, 409, "/admin/reload")
+            self.assertIn("of a folder", error["message"])
+
+    def test_dashboard(self):
+        """The dashboard asks for metrics, and labels, that there are."""
+        dashboard = json.loads(DASHBOARD.read_text())
+        asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+        asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"]
+                  if variable["type"] == "query"]
+        with self.serve() as server:
+            server.complete("a", PROMPT, max_tokens=4)
+            _, metrics = server.admin("/metrics")
+            labels = {}
+            for name, of in re.findall(r"^(causeway:\w+)(?:\{(.*)\})? ", metrics, re.M):
+                labels.setdefault(name, set()).update(re.findall(r'(\w+)="', of))
+            self.assertGreater(len(asked), 20)
+            for expression in asked:
+                selected = re.findall(r"(causeway:\w+)(?:\{([^}]*)\})?", expression)
+                self.assertTrue(selected, expression)
+                there = set()
+                for name, of in selected:
+                    self.assertIn(name, labels, expression)
+                    self.assertLessEqual(set(re.findall(r"(\w+)=", of)), labels[name], expression)
+                    there |= labels[name]
+                for by in re.findall(r"by \(([^)]*)\)", expression):
+                    self.assertLessEqual(set(re.split(r",\s*", by)), there, expression)
 
     def test_all_at_once(self):
         """Everything by everybody, while requests come; nothing is lost, and it stops in between."""
@@ -236,7 +347,8 @@ class Admin(ModelsFolder):
                     path, body = rng.choice((
                         ("/admin/models/load", model), ("/admin/models/unload", model),
                         ("/models/load", model), ("/models/unload", model), ("/sleep", b""),
-                        ("/sleep?level=2", b""), ("/wake_up", b""), ("/admin/models", None)))
+                        ("/sleep?level=2", b""), ("/wake_up", b""), ("/admin/models", None),
+                        ("/admin/reload", b"")))
                     status, _ = server.admin(path, body)
                     seen.add(status)
 

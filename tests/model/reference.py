@@ -74,6 +74,14 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def soft_cap(x, cap):
+    return cap * np.tanh(x / cap) if cap else x
+
+
 # Of a sparse layer: its block, the names of an expert's gate, up and down.
 EXPERTS = {
     "mixtral": ("block_sparse_moe.", ("w1", "w3", "w2")),
@@ -85,7 +93,9 @@ class Model:
     def __init__(self, directory, round_to_bf16=False):
         directory = pathlib.Path(directory)
         self.config = json.loads((directory / "config.json").read_text())
-        self.weights = read_safetensors(directory / "model.safetensors")
+        self.config |= self.config.get("text_config", {})
+        tensors = read_safetensors(directory / "model.safetensors")
+        self.weights = {k.removeprefix("language_model."): v for k, v in tensors.items()}
         self.round = through_bf16 if round_to_bf16 else (lambda x: x)
         c = self.config
         self.heads = c["num_attention_heads"]
@@ -94,6 +104,7 @@ class Model:
         if c["model_type"] == "phi3":
             self.split_fused()
         self.experts = EXPERTS.get(c["model_type"])
+        self.gemma = c["model_type"].startswith("gemma")
         self.frequency, self.rope_scale = self.rope()
 
     def split_fused(self):
@@ -110,7 +121,8 @@ class Model:
 
     def rope(self):
         """Radians a token of each pair of dimensions; what queries and keys are multiplied by."""
-        c, dim = self.config, self.head_dim
+        c = self.config
+        dim = int(self.head_dim * c.get("partial_rotary_factor", 1.0))
         base = c.get("rope_theta", 10000.0)
         frequency = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
         scaling = c.get("rope_scaling") or {}
@@ -149,14 +161,36 @@ class Model:
 
     def norm(self, x, name):
         scale = 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + self.config["rms_norm_eps"])
-        return x * scale * self.weights[name + ".weight"]
+        return x * scale * (self.weights[name + ".weight"] + (1 if self.gemma else 0))
 
-    def rotate(self, x):
+    def is_local(self, layer):
+        """Whether a layer of a family with both kinds has a window."""
+        if not self.gemma:
+            return False
+        types = self.config.get("layer_types")
+        if types:
+            return types[layer] == "sliding_attention"
+        every = 2 if self.config["model_type"] == "gemma2" else 6
+        return (layer + 1) % self.config.get("sliding_window_pattern", every) != 0
+
+    def window(self, layer):
+        """How many tokens one sees in the layer, or None."""
+        window = self.config.get("sliding_window")
+        return window if self.is_local(layer) or not self.gemma else None
+
+    def rotate(self, x, layer):
         """x: [tokens, heads, head_dim]"""
-        angle = np.arange(len(x))[:, None] * self.frequency
-        cos, sin = (self.rope_scale * of(angle)[:, None] for of in (np.cos, np.sin))
+        frequency, scale = self.frequency, self.rope_scale
+        if self.config["model_type"] == "gemma3_text" and self.is_local(layer):
+            local, dim = self.config.get("rope_local_base_freq", 10000.0), self.head_dim
+            frequency, scale = local ** (-np.arange(0, dim, 2, dtype=np.float64) / dim), 1.0
+        angle = np.arange(len(x))[:, None] * frequency
+        cos, sin = (scale * of(angle)[:, None] for of in (np.cos, np.sin))
+        x, rest = np.split(x, [2 * len(frequency)], axis=-1)
         first, second = np.split(x, 2, axis=-1)
-        return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+        return np.concatenate(
+            [first * cos - second * sin, second * cos + first * sin, rest], axis=-1
+        )
 
     def attention(self, x, layer):
         base = f"model.layers.{layer}.self_attn."
@@ -166,20 +200,24 @@ class Model:
         v = self.linear(x, base + "v_proj").reshape(tokens, self.kv_heads, self.head_dim)
         if base + "q_norm.weight" in self.weights:
             q, k = self.norm(q, base + "q_norm"), self.norm(k, base + "k_norm")
-        q, k, v = self.rotate(q), self.round(self.rotate(k)), self.round(v)
+        q, k, v = self.rotate(q, layer), self.round(self.rotate(k, layer)), self.round(v)
         distance = np.arange(tokens)[:, None] - np.arange(tokens)
-        unseen = (distance < 0) | (distance >= (self.config.get("sliding_window") or tokens))
+        unseen = (distance < 0) | (distance >= (self.window(layer) or tokens))
+        divisor = np.sqrt(self.config.get("query_pre_attn_scalar", self.head_dim))
         out = np.empty((tokens, self.heads, self.head_dim))
         for head in range(self.heads):
             kv_head = head * self.kv_heads // self.heads
-            scores = q[:, head] @ k[:, kv_head].T / np.sqrt(self.head_dim)
+            scores = q[:, head] @ k[:, kv_head].T / divisor
+            scores = soft_cap(scores, self.config.get("attn_logit_softcapping"))
             scores[unseen] = -np.inf
             out[:, head] = softmax(scores) @ v[:, kv_head]
         return self.linear(out.reshape(tokens, -1), base + "o_proj")
 
     def mlp(self, x, base, names=("gate_proj", "up_proj", "down_proj")):
         gate, up, down = (base + name for name in names)
-        return self.linear(silu(self.linear(x, gate)) * self.linear(x, up), down)
+        asked = self.config.get("hidden_activation") or self.config.get("hidden_act", "silu")
+        activation = {"silu": silu, "gelu_pytorch_tanh": gelu_tanh}[asked]
+        return self.linear(activation(self.linear(x, gate)) * self.linear(x, up), down)
 
     def mixture(self, x, base):
         c = self.config
@@ -204,9 +242,19 @@ class Model:
 
     def logits(self, tokens):
         """[tokens, vocab]"""
+        c = self.config
         x = self.weights["model.embed_tokens.weight"][np.asarray(tokens)]
+        if self.gemma:
+            root = np.sqrt(c["hidden_size"])
+            x = x * (through_bf16(root) if c["torch_dtype"] == "bfloat16" else np.float32(root))
         for layer in range(self.config["num_hidden_layers"]):
             base = f"model.layers.{layer}."
+            if self.gemma:
+                added = self.attention(self.norm(x, base + "input_layernorm"), layer)
+                x = x + self.norm(added, base + "post_attention_layernorm")
+                added = self.mlp(self.norm(x, base + "pre_feedforward_layernorm"), base + "mlp.")
+                x = x + self.norm(added, base + "post_feedforward_layernorm")
+                continue
             x = x + self.attention(self.norm(x, base + "input_layernorm"), layer)
             normed = self.norm(x, base + "post_attention_layernorm")
             if self.is_sparse(layer):
@@ -214,5 +262,6 @@ class Model:
             else:
                 x = x + self.mlp(normed, base + "mlp.")
         x = self.norm(x, "model.norm")
-        tied = self.config.get("tie_word_embeddings", False)
-        return self.linear(x, "model.embed_tokens" if tied else "lm_head")
+        tied = c.get("tie_word_embeddings", self.gemma)
+        logits = self.linear(x, "model.embed_tokens" if tied else "lm_head")
+        return soft_cap(logits, c.get("final_logit_softcapping"))

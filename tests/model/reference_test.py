@@ -39,6 +39,8 @@ def groups_of_configs(folder):
 
 
 ARCHITECTURES = {
+    "gemma2": "Gemma2ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",  # or, with "nested", a text_config
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
@@ -76,6 +78,16 @@ def base_config(family, **changes):
             "decoder_sparse_step": 1,
             "mlp_only_layers": [],
         }
+    if family.startswith("gemma"):
+        del config["hidden_act"]
+        config |= {
+            "hidden_activation": "gelu_pytorch_tanh",
+            "tie_word_embeddings": True,
+            "query_pre_attn_scalar": 24,
+            "sliding_window": 40,
+        }
+    if family == "gemma2":
+        config |= {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
     if family == "mixtral":
         config |= {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None}
     return config | changes
@@ -105,6 +117,9 @@ def tensor_shapes(c):
         base = f"model.layers.{layer}."
         yield base + "input_layernorm.weight", (hidden,)
         yield base + "post_attention_layernorm.weight", (hidden,)
+        if c["model_type"].startswith("gemma"):
+            yield base + "pre_feedforward_layernorm.weight", (hidden,)
+            yield base + "post_feedforward_layernorm.weight", (hidden,)
         bias = c.get("attention_bias", False)
         fused = c["model_type"] == "phi3"
         parts = (("qkv", q + 2 * kv),) if fused else (("q", q), ("k", kv), ("v", kv))
@@ -112,7 +127,7 @@ def tensor_shapes(c):
             its = bias or c["model_type"] == "qwen2"
             yield from linear(f"{base}self_attn.{name}_proj", rows, hidden, its)
         yield from linear(f"{base}self_attn.o_proj", hidden, q, bias)
-        if c["model_type"].startswith("qwen3"):
+        if c["model_type"].startswith("qwen3") or c["model_type"] == "gemma3_text":
             yield base + "self_attn.q_norm.weight", (head_dim,)
             yield base + "self_attn.k_norm.weight", (head_dim,)
         if c["model_type"] in reference.EXPERTS and is_sparse(c, layer):
@@ -137,13 +152,18 @@ def make_model(directory, config, random):
     for name, shape in tensor_shapes(config):
         values = random.standard_normal(shape)
         if name.endswith("norm.weight"):
-            values = 1 + 0.2 * values
+            values = (0 if config["model_type"].startswith("gemma") else 1) + 0.2 * values
         elif name.endswith(".bias"):
             values *= 0.3
         elif name != "model.embed_tokens.weight":
             values *= 1.5 / np.sqrt(shape[-1])
         tensors[name] = values.astype(np.float32)
-    (directory / "config.json").write_text(json.dumps(config))
+    if config.get("nested"):
+        outside = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3"}
+        tensors = {"language_model." + name: values for name, values in tensors.items()}
+        (directory / "config.json").write_text(json.dumps(outside | {"text_config": config}))
+    else:
+        (directory / "config.json").write_text(json.dumps(config))
     dtype = "BF16" if config["torch_dtype"] == "bfloat16" else "F32"
     reference.write_safetensors(directory / "model.safetensors", tensors, dtype)
 
@@ -251,6 +271,16 @@ def cases(groups):
             "phi3", rope_scaling=longrope, max_position_embeddings=length,
             original_max_position_embeddings=64,
         ), mixed if length > 130 else ([60, 33], 24, 2)
+    yield "phi3, a part of each head turned, long rope", base_config(
+        "phi3", rope_scaling=longrope, max_position_embeddings=512, head_dim=24,
+        original_max_position_embeddings=64, partial_rotary_factor=0.7,
+    ), mixed
+    yield "qwen3, a part of each head turned, biases", base_config(
+        "qwen3", attention_bias=True, partial_rotary_factor=0.25, head_dim=24
+    ), mixed
+    yield "llama, half of each head turned", base_config(
+        "llama", partial_rotary_factor=0.5, rope_scaling=yarn, max_position_embeddings=64
+    ), mixed
     yield "odd sizes", base_config("llama", hidden_size=101, head_dim=10, vocab_size=97), mixed
     yield "head 80", base_config("llama", head_dim=80), mixed
     yield "head 128, one KV head", base_config(
@@ -275,6 +305,23 @@ def cases(groups):
     yield "mixtral, a window", base_config("mixtral", sliding_window=20), mixed
     yield "mixtral", base_config("mixtral"), mixed
     yield "mixtral, tied", base_config("mixtral", tie_word_embeddings=True, head_dim=24), mixed
+    yield "gemma2", base_config("gemma2"), mixed
+    yield "gemma2, no caps, untied, all layers alike", base_config(
+        "gemma2", attn_logit_softcapping=None, final_logit_softcapping=None, head_dim=24,
+        tie_word_embeddings=False, layer_types=["full_attention"] * 3,
+    ), mixed
+    yield "gemma2, whole prompts", base_config("gemma2", num_key_value_heads=4), ([150], 150, 1)
+    # Two layers of three with a window, and a base of their own.
+    yield "gemma3", base_config(
+        "gemma3_text", sliding_window_pattern=3, rope_theta=1e6,
+        rope_scaling={"rope_type": "linear", "factor": 8.0},
+    ), mixed
+    yield "gemma3, a window beyond the context", base_config(
+        "gemma3_text", num_hidden_layers=7, sliding_window=4096, rope_local_base_freq=500.0,
+        num_attention_heads=4, num_key_value_heads=1,
+    ), mixed
+    yield "gemma3, among other models", base_config("gemma3_text", nested=True), mixed
+    yield "llama, gelu", base_config("llama", hidden_act="gelu_pytorch_tanh"), mixed
     yield "moe, many tokens an expert", base_config("qwen3_moe", num_experts=3), ([250], 250, 1)
 
 

@@ -20,7 +20,8 @@ NOT_OVERLAPPED_MAX = 0.03  # of a decode step
 LOAD_DISK_BYTES = 20e9  # free, for the files of an 8B model, or of a catalogue
 FLEET_GIB = 104  # of host memory, for a catalogue of 93 GB and what serves it
 
-FAMILIES = ("llama", "mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe")
+FAMILIES = ("gemma2", "gemma3_text", "llama", "mistral", "mixtral", "phi3", "qwen2", "qwen3",
+            "qwen3_moe")
 # Tests without generated shapes.
 SEEDLESS = ("device", "cuda_fault", "cuda_graphs", "late", "launch", "preload", "preload_shared",
             "wait")

@@ -17,7 +17,7 @@ OTHER_SECONDS = 4
 GPU_GIB = {
     "attention_gpu_test": 24, "attention_plain_gpu_test": 24, "logits llama": 16, "logits qwen3": 12,
     "logits qwen3_moe": 16, "logits mixtral": 16, "logits mistral": 16, "logits phi3": 16,
-    "logits qwen2": 16, "cuda_executor_gpu_test": 10, "cuda_forward_gpu_test": 6,
+    "logits qwen2": 16, "logits gemma2": 16, "logits gemma3_text": 16, "cuda_executor_gpu_test": 10, "cuda_forward_gpu_test": 6,
     "cuda_chain_gpu_test": 8, "end to end": 8, "catalogue": 8,
 }
 OTHER_GPU_GIB = 4

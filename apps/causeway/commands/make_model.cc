@@ -31,7 +31,8 @@ void print_progress(Bytes done, Bytes total) {
 
 // What the command line says of a size; 0: the family's default.
 struct Sizes {
-  std::int64_t layers = 0, hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::int64_t layers = 0, hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0,
+               rotary_dim = 0;
   std::int64_t vocab = 0, context = 0, window = 0, experts = 0, experts_per_token = 0,
                moe_intermediate = 0;
 };
@@ -51,6 +52,7 @@ void apply(const Sizes& sizes, model::ModelConfig& config) {
   if (sizes.hidden > 0 || sizes.heads > 0) config.head_dim = config.hidden / config.heads;
   if (sizes.hidden > 0) config.intermediate = 3 * config.hidden;
   replace(config.head_dim, sizes.head_dim);
+  replace(config.rotary_dim, sizes.rotary_dim);
   replace(config.intermediate, sizes.intermediate);
   if (sizes.context > 0) config.max_position = Tokens(sizes.context);
   replace(config.sliding_window, sizes.window);
@@ -111,9 +113,10 @@ class MakeModel final : public Command {
     size("--heads", sizes_.heads, "attention heads");
     size("--kv-heads", sizes_.kv_heads, "heads of keys and values");
     size("--head-dim", sizes_.head_dim, "width of a head; default hidden ÷ heads");
+    size("--rotary-dim", sizes_.rotary_dim, "elements of a head that RoPE turns; default all");
     size("--vocab", sizes_.vocab, "tokens of the vocabulary");
     size("--context", sizes_.context, "longest sequence");
-    size("--window", sizes_.window, "attention's sliding window (mistral, mixtral)");
+    size("--window", sizes_.window, "attention's sliding window (gemma, mistral, mixtral)");
     size("--experts", sizes_.experts, "experts of a sparse layer (mixtral, qwen3_moe)");
     size("--experts-per-token", sizes_.experts_per_token, "experts that a token uses");
     size("--moe-intermediate", sizes_.moe_intermediate, "width of an expert; default hidden");

@@ -12,11 +12,11 @@
 #include "commands/link_settings.h"
 #include "commands/rotation_options.h"
 #include "commands/serve_checks.h"
+#include "commands/served_catalogue.h"
 #include "commands/served_slices.h"
 #include "commands/stop_signals.h"
 #include "device/memory_headroom.h"
 #include "engine/engine.h"
-#include "fleet/catalogue.h"
 #include "fleet/early_load.h"
 #include "fleet/local_fleet.h"
 #include "fleet/pool_home.h"
@@ -54,10 +54,7 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
 }
 
 struct ServeOptions {
-  std::string model, models_dir, served_model_name, chat_template;
-  std::string tool_call_parser = "auto";
-  std::vector<std::string> pins, max_resident;
-  std::int64_t max_model_len = 0;
+  CatalogueOptions catalogue;
   std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
   std::uint64_t weights_bytes = 0;  // 0: the slice's choice
   std::uint64_t ring_bytes = 0;     // 0: the slice's choice
@@ -95,10 +92,8 @@ class Serve final : public Command {
 
   Status run() override {
     const StopSignals signals;  // before any thread starts, so that all inherit the mask
-    CAUSEWAY_ASSIGN(auto models, read_catalogue());
-    CAUSEWAY_TRY(pin(models));
-    CAUSEWAY_TRY(limit_residents(models));
-    CAUSEWAY_TRY(set_targets(models));
+    ServedCatalogue catalogue(set_.catalogue, rotation_);
+    CAUSEWAY_ASSIGN(auto models, catalogue.read_all());
     CAUSEWAY_TRY(finish_options());
     CAUSEWAY_TRY(allow_connections());
     CAUSEWAY_ASSIGN(const Bytes pool, pool_budget());
@@ -112,11 +107,15 @@ class Serve final : public Command {
     CAUSEWAY_ASSIGN(const auto slices,
                     ServedSlices::open(slices_options(gpus), models, *machine, sink));
     CAUSEWAY_TRY(check_models(*slices, models, pool));
-    fit_to(*slices, models);
+    catalogue.set_slices(*slices);
+    for (fleet::CatalogueModel& model : models) catalogue.fit(model);
     const auto pool_home = slices->pool_home(home, clock_, std::move(early));
     const std::size_t count = models.size();
-    CAUSEWAY_ASSIGN(const auto fleet, fleet::LocalFleet::start(std::move(models), fleet_options(),
-                                                               *pool_home, slices->fleet(), sink));
+    CAUSEWAY_ASSIGN(
+        const auto fleet,
+        fleet::LocalFleet::start(std::move(models),
+                                 fleet_options(set_.catalogue.model.empty() ? &catalogue : nullptr),
+                                 *pool_home, slices->fleet(), sink));
     CAUSEWAY_TRY(server.start(*fleet));
     if (set_.server.admin) {
       spdlog::info("administered at http://{}:{}/admin", set_.admin.host, server.admin_port());
@@ -127,7 +126,8 @@ class Serve final : public Command {
     const auto failed = [&] {
       failure = fleet->observe().lost;
       // A server of one model is of no use without it.
-      if (failure.empty() && !set_.model.empty()) failure = fleet->status(ModelId(0)).last_error;
+      if (failure.empty() && !set_.catalogue.model.empty())
+        failure = fleet->status(ModelId(0)).last_error;
       return !failure.empty();
     };
     const bool stopped = signals.wait(failed);
@@ -152,27 +152,28 @@ class Serve final : public Command {
  private:
   void declare_models() {
     auto& app = options();
-    app.add_option("model", set_.model, "folder of one model (a Hugging Face snapshot)")
+    app.add_option("model", set_.catalogue.model, "folder of one model (a Hugging Face snapshot)")
         .group("Models");
-    app.add_option("--models-dir", set_.models_dir, "serve every model of this folder or hub cache")
+    app.add_option("--models-dir", set_.catalogue.models_dir,
+                   "serve every model of this folder or hub cache")
         .group("Models");
-    app.add_option("--served-model-name", set_.served_model_name,
+    app.add_option("--served-model-name", set_.catalogue.served_model_name,
                    "name of the one model in the API; default: its folder's")
         .group("Models");
-    app.add_option("--max-model-len", set_.max_model_len,
+    app.add_option("--max-model-len", set_.catalogue.max_model_len,
                    "tokens of prompt and output together; default: the model's own")
         .non_negative()
         .group("Models");
-    app.add_option("--chat-template", set_.chat_template,
+    app.add_option("--chat-template", set_.catalogue.chat_template,
                    "Jinja file that replaces the models' own")
         .existing_file()
         .group("Models");
-    app.add_option("--tool-call-parser", set_.tool_call_parser,
+    app.add_option("--tool-call-parser", set_.catalogue.tool_call_parser,
                    "how the models write calls of tools; auto: as their chat templates show them")
         .one_of({"auto", "hermes", "llama3_json", "mistral", "none"})
         .show_default()
         .group("Models");
-    app.add_option("--pin", set_.pins,
+    app.add_option("--pin", set_.catalogue.pins,
                    "a model that is never unloaded, nor evicted from the device once it is there; "
                    "may be repeated")
         .one_value()
@@ -254,8 +255,8 @@ class Serve final : public Command {
                          .apart = nanos_from_seconds(set_.resize_interval_seconds)}};
   }
 
-  fleet::LocalFleetOptions fleet_options() const {
-    return {.load_ahead = !set_.load_on_demand, .placement = set_.placement};
+  fleet::LocalFleetOptions fleet_options(fleet::CatalogueReader* reader) const {
+    return {.load_ahead = !set_.load_on_demand, .placement = set_.placement, .reader = reader};
   }
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
@@ -286,7 +287,7 @@ class Serve final : public Command {
            "beside KV; on the CPU none, weights are read where they are")
         .in_bytes()
         .group("Memory");
-    app.add_option("--max-resident-bytes", set_.max_resident,
+    app.add_option("--max-resident-bytes", set_.catalogue.max_resident,
                    "MODEL=BYTES: memory of the device for one model's weights, e.g. big=40GB; what "
                    "exceeds it is streamed at every step; may be repeated")
         .one_value()
@@ -473,72 +474,6 @@ class Serve final : public Command {
     return {};
   }
 
-  // Of a folder, models that cannot be served are left out with a warning; a single one must be.
-  Result<std::vector<fleet::CatalogueModel>> read_catalogue() const {
-    if (set_.model.empty() == set_.models_dir.empty()) {
-      return invalid_argument("give either a model's folder or --models-dir; see 'serve --help'");
-    }
-    const fleet::EntryOptions entry_options{
-        .max_model_len = Tokens(set_.max_model_len),
-        .chat_template = set_.chat_template,
-        .tool_calls = text::tool_call_format_named(set_.tool_call_parser)};
-    std::vector<fleet::ModelSource> sources;
-    if (!set_.model.empty()) {
-      CAUSEWAY_ASSIGN(auto source, fleet::single_model(set_.model, set_.served_model_name));
-      sources.push_back(std::move(source));
-    } else {
-      CAUSEWAY_ASSIGN(sources, fleet::find_models(set_.models_dir));
-    }
-    std::vector<fleet::CatalogueModel> models;
-    for (auto& source : sources) {
-      const ModelId id(static_cast<std::int64_t>(models.size()));
-      auto entry = fleet::load_entry(id, source, entry_options);
-      if (entry.ok()) {
-        models.push_back({std::move(entry).value(), std::move(source)});
-      } else if (!set_.model.empty()) {
-        return entry.error().with_context(source.name);
-      } else {
-        spdlog::warn("{} is not served: {}", source.name, entry.error().message);
-      }
-    }
-    if (models.empty()) return not_found(set_.models_dir + ": none of its models can be served");
-    return models;
-  }
-
-  Status pin(std::vector<fleet::CatalogueModel>& models) const {
-    std::vector<std::string> names;
-    for (fleet::CatalogueModel& model : models) {
-      const std::string& name = names.emplace_back(model.entry->name);
-      model.pinned = std::find(set_.pins.begin(), set_.pins.end(), name) != set_.pins.end();
-    }
-    return check_pins(set_.pins, names);
-  }
-
-  Status limit_residents(std::vector<fleet::CatalogueModel>& models) const {
-    for (const std::string& given : set_.max_resident) {
-      CAUSEWAY_ASSIGN(const ModelBytes limit, parse_model_bytes(given, "--max-resident-bytes"));
-      const auto model = std::find_if(models.begin(), models.end(), [&](const auto& one) {
-        return one.entry->name == limit.model;
-      });
-      if (model == models.end()) {
-        return invalid_argument("--max-resident-bytes " + given + ": no such model");
-      }
-      model->entry->max_resident = limit.bytes;
-    }
-    return {};
-  }
-
-  Status set_targets(std::vector<fleet::CatalogueModel>& models) const {
-    std::vector<std::string> names;
-    for (const fleet::CatalogueModel& model : models) names.push_back(model.entry->name);
-    CAUSEWAY_ASSIGN(const auto of_models, rotation_.of_models(names));
-    for (std::size_t i = 0; i < models.size(); ++i) {
-      models[i].entry->slo = of_models[i].slo;
-      models[i].entry->alpha = of_models[i].alpha;
-    }
-    return {};
-  }
-
   // Whether memory was given as the models need it.
   Status check_models(ServedSlices& slices, const std::vector<fleet::CatalogueModel>& models,
                       Bytes pool) const {
@@ -548,25 +483,8 @@ class Serve final : public Command {
       if (card.ok()) served.push_back({model.entry->name, card->layout.bytes, model.pinned});
     }
     return check_memory(
-        served, {.pool = pool, .device = slices.weight_room(), .single = !set_.model.empty()});
-  }
-
-  // What a model asks of a slice, and what a slice can hold of it: a context that its KV cannot
-  // hold is not promised, because who gives no max_tokens asks for all.
-  static void fit_to(ServedSlices& slices, std::vector<fleet::CatalogueModel>& models) {
-    for (fleet::CatalogueModel& model : models) {
-      const auto card = slices.card(model.source);
-      // What is wrong with a model is told when it is loaded.
-      if (!card.ok()) continue;
-      if (slices.several()) model.spec = slices.spec_of(*card);
-      const Tokens held(card->kv.tokens.count * slices.frames());
-      if (held >= model.entry->max_model_len) continue;
-      spdlog::warn(
-          "{}: the KV cache holds {} tokens, and so is its context, not {}: see "
-          "--kv-cache-memory-bytes and --max-model-len",
-          model.entry->name, held.count, model.entry->max_model_len.count);
-      model.entry->max_model_len = held;
-    }
+        served,
+        {.pool = pool, .device = slices.weight_room(), .single = !set_.catalogue.model.empty()});
   }
 
   const Clock& clock_;

@@ -59,16 +59,19 @@ Result<slice::SliceLayout> layout_of(const ServedSlicesOptions& options,
 
 std::vector<slice::SliceDemand> demands_of(const std::vector<fleet::CatalogueModel>& models) {
   std::vector<slice::SliceDemand> demands;
-  for (const fleet::CatalogueModel& model : models) {
-    slice::SliceDemand& demand = demands.emplace_back();
-    demand.model = model.entry->name;
-    demand.tpot = model.entry->slo.tpot;
-    const auto config = model::load_config(model.source.directory);
-    if (!config.ok()) continue;  // its load says so
-    demand.flops_per_token = model::operations_per_token(*config);
-    demand.bytes_per_step = model::decode_weight_bytes(*config, DType::kBF16, 1);
-  }
+  for (const fleet::CatalogueModel& model : models) demands.push_back(demand_of(model));
   return demands;
+}
+
+slice::SliceDemand demand_of(const fleet::CatalogueModel& model) {
+  slice::SliceDemand demand;
+  demand.model = model.entry->name;
+  demand.tpot = model.entry->slo.tpot;
+  const auto config = model::load_config(model.source.directory);
+  if (!config.ok()) return demand;  // its load says so
+  demand.flops_per_token = model::operations_per_token(*config);
+  demand.bytes_per_step = model::decode_weight_bytes(*config, DType::kBF16, 1);
+  return demand;
 }
 
 // Chunks that are chosen as they go become as small as others' targets ask.
@@ -107,6 +110,11 @@ std::int64_t ServedSlices::frames() {
   std::int64_t least = slices_.front().slice->frames();
   for (const Opened& one : slices_) least = std::min(least, one.slice->frames());
   return least / parts_later();
+}
+
+bool ServedSlices::any() {
+  const std::scoped_lock lock(mutex_);
+  return !slices_.empty();
 }
 
 slice::WeightRoom ServedSlices::weight_room() {

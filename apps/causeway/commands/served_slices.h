@@ -41,6 +41,7 @@ struct ServedSlicesOptions {
 
 // What models ask of a slice, by ModelId; without numbers of one that cannot be read.
 std::vector<slice::SliceDemand> demands_of(const std::vector<fleet::CatalogueModel>& models);
+slice::SliceDemand demand_of(const fleet::CatalogueModel& model);
 // Of a prompt in a step, at most.
 Tokens step_tokens(const ServedSlicesOptions& options);
 
@@ -74,6 +75,9 @@ class ServedSlices {
                                                      std::unique_ptr<fleet::EarlyLoad> early) = 0;
   // Divides its GPU anew while it serves; nullptr: slices stay as they were opened.
   virtual fleet::SliceOpener* opener() { return nullptr; }
+  // A model that is served from now on, or again: slices that are opened later have room for it.
+  // The loader's thread.
+  virtual void add(const fleet::CatalogueModel& /*model*/) {}
   // Every slice keeps a model alike.
   virtual Result<model::ModelCard> card(const fleet::ModelSource& source) const = 0;
 
@@ -81,6 +85,8 @@ class ServedSlices {
   std::int64_t frames();
   // For the weights of a model: of the slice that has least, or will.
   slice::WeightRoom weight_room();
+  // Whether one is open.
+  bool any();
   bool several() { return slices_.size() > 1 || opener() != nullptr; }
   // What each is made of, for the fleet; nothing of one that stays alone, which divides all itself.
   fleet::FleetSlices fleet();

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "commands/slice_share.h"
 #include "fleet/engine_slice.h"
@@ -32,16 +33,18 @@ class SliceHere final : public ServedSlice {
   fleet::EngineSlice seen_;
 };
 
+slice::CudaCandidate candidate_of(const fleet::CatalogueModel& model) {
+  return {.id = model.entry->id,
+          .name = model.entry->name,
+          .config = model::load_config(model.source.directory),
+          .max_model_len = model.entry->max_model_len,
+          .pinned = model.pinned,
+          .max_resident = model.entry->max_resident};
+}
+
 std::vector<slice::CudaCandidate> candidates_of(const std::vector<fleet::CatalogueModel>& models) {
   std::vector<slice::CudaCandidate> candidates;
-  for (const fleet::CatalogueModel& model : models) {
-    candidates.push_back({.id = model.entry->id,
-                          .name = model.entry->name,
-                          .config = model::load_config(model.source.directory),
-                          .max_model_len = model.entry->max_model_len,
-                          .pinned = model.pinned,
-                          .max_resident = model.entry->max_resident});
-  }
+  for (const fleet::CatalogueModel& model : models) candidates.push_back(candidate_of(model));
   return candidates;
 }
 
@@ -67,6 +70,7 @@ class SlicesHere final : public ServedSlices, public fleet::SliceOpener {
   std::optional<fleet::LayoutChange> decide(std::span<const fleet::ModelDemand> demands,
                                             Nanos now) override;
   fleet::SlicesOpened reopen(const fleet::LayoutChange& change) override;
+  void add(const fleet::CatalogueModel& model) override;
 
   // In the order in which they were opened; none while they change. The loader's.
   std::vector<slice::Slice*> all() const {
@@ -83,8 +87,9 @@ class SlicesHere final : public ServedSlices, public fleet::SliceOpener {
   const ServedSlicesOptions options_;
   slice::Machine& machine_;
   engine::OutputSink& sink_;
-  const std::vector<slice::CudaCandidate> candidates_;
-  const std::vector<slice::SliceDemand> demands_;  // by ModelId
+  // By ModelId, once they are served. Those that were removed count when slices are opened anew.
+  std::vector<slice::CudaCandidate> candidates_;  // the loader's
+  std::vector<slice::SliceDemand> demands_;       // guarded by the mutex
   bool resizes_ = false;
   slice::SliceGpu gpu_;  // that is divided anew
   slice::LayoutState layout_;
@@ -200,8 +205,12 @@ Result<std::vector<ServedSlices::Opened>> SlicesHere::open_all(
 std::optional<fleet::LayoutChange> SlicesHere::decide(std::span<const fleet::ModelDemand> demands,
                                                       Nanos now) {
   std::vector<slice::MeasuredDemand> measured;
-  for (std::size_t i = 0; i < demands.size(); ++i) {
-    measured.push_back({demands_[i], demands[i].rate, demands[i].prompt, demands[i].output});
+  {
+    const std::scoped_lock lock(mutex_);
+    CAUSEWAY_CHECK(demands.size() <= demands_.size(), "demands of models that were added");
+    for (std::size_t i = 0; i < demands.size(); ++i) {
+      measured.push_back({demands_[i], demands[i].rate, demands[i].prompt, demands[i].output});
+    }
   }
   const auto share = [&](int parts) {
     return 100 * slice::share_in_time(gpu_, parts, measured, step_tokens(options_));
@@ -216,6 +225,23 @@ std::optional<fleet::LayoutChange> SlicesHere::decide(std::span<const fleet::Mod
                          share(*parts), share(layout_.parts))};
   for (const Opened& one : slices_) change.closing.push_back(&one.slice->seen());
   return change;
+}
+
+void SlicesHere::add(const fleet::CatalogueModel& model) {
+  const auto at = static_cast<std::size_t>(model.entry->id.value);
+  slice::SliceDemand demand = demand_of(model);
+  CAUSEWAY_CHECK(at <= candidates_.size(), "models are numbered in order");
+  if (at < candidates_.size()) {
+    candidates_[at] = candidate_of(model);
+  } else {
+    candidates_.push_back(candidate_of(model));
+  }
+  const std::scoped_lock lock(mutex_);
+  if (at < demands_.size()) {
+    demands_[at] = std::move(demand);
+  } else {
+    demands_.push_back(std::move(demand));
+  }
 }
 
 // All slices are of the GPU that is divided anew. What ends does so outside the lock, under which

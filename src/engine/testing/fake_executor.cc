@@ -19,6 +19,9 @@ Status FakeExecutor::submit(request::Batch batch, weights::StepWeights) {
   result.error = std::exchange(next_error_, "");
   if (!result.error.empty()) return {};
   for (const request::BatchEntry& entry : batch.entries) {
+    for (const TokenId token : entry.scored) {
+      result.sampled.push_back({.request = entry.request, .token = {.token = token, .top = {}}});
+    }
     if (!entry.samples) continue;
     request::SampledToken sampled{.request = entry.request, .token = {}};
     sampled.token.token = kTokenBase + entry.context + entry.token_count;

@@ -54,6 +54,8 @@ struct RandomRequests {
   bool edited = false;  // some with biases, allowed tokens and least lengths
   bool narrow = false;  // few candidates a draw: rounding seldom moves one across a boundary
   std::int32_t top_logprobs = -1;  // of all; -1: of some
+  bool scored = false;             // some with log-probabilities of their prompts
+  bool embedded = false;           // some embedded instead of answered
 };
 
 inline request::SamplingParams random_sampling(const RandomRequests& wanted, Random& random) {
@@ -108,6 +110,14 @@ inline std::vector<request::Request> random_requests(const RandomRequests& wante
       request.stop_tokens.push_back(static_cast<TokenId>(random.below(wanted.vocab)));
     }
     if (wanted.edited && random.chance(0.5)) add_edits(wanted.vocab, random, request);
+    if (wanted.scored && random.chance(0.5)) {
+      request.sampling.prompt_logprobs = static_cast<std::int32_t>(random.between(0, 4));
+    }
+    if (wanted.embedded && random.chance(0.3)) {
+      request.pooling = random.chance(0.5) ? request::Pooling::kMean : request::Pooling::kLast;
+      request.max_tokens = Tokens(1);
+      request.min_tokens = Tokens(0);
+    }
     requests.push_back(std::move(request));
   }
   return requests;
@@ -115,6 +125,8 @@ inline std::vector<request::Request> random_requests(const RandomRequests& wante
 
 struct Answer {
   std::vector<request::OutputToken> tokens;
+  std::vector<request::OutputToken> prompt;  // as Output::prompt
+  std::vector<float> embedding;              // as Output::embedding
   request::FinishReason reason = request::FinishReason::kError;
   std::string error;
 
@@ -146,7 +158,9 @@ inline void collect(EngineCore& core, TinyReport& report) {
   for (request::Output& output : core.take_outputs()) {
     Answer& answer = report.answers[output.request.value];
     for (auto& token : output.tokens) answer.tokens.push_back(std::move(token));
+    for (auto& token : output.prompt) answer.prompt.push_back(std::move(token));
     if (!output.finished) continue;
+    answer.embedding = std::move(output.embedding);
     answer.reason = output.reason;
     answer.error = output.error;
   }

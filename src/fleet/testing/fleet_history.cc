@@ -14,6 +14,11 @@
 namespace causeway::fleet::testing {
 namespace {
 
+// Whether it takes the model out of memory.
+bool gives_up(const Action& task) {
+  return std::holds_alternative<Unload>(task) || std::holds_alternative<Drop>(task);
+}
+
 class History {
  public:
   explicit History(std::uint64_t seed) : random_(seed) { start(); }
@@ -50,6 +55,9 @@ class History {
   void ask_to_load(RequestId id, ModelId model);
   void ask_to_unload(RequestId id, ModelId model);
   void ask_to_sleep(RequestId id);
+  void ask_to_reload(RequestId id);
+  CatalogueRead read_catalogue();
+  ModelSpec new_model(std::int64_t number);
   void end_one();
   void answer_one();
   void lose_or_return();
@@ -75,6 +83,11 @@ class History {
   void apply(const Unload& unload);
   void apply(const Drop& drop);
   void apply(const Resize& resize);
+  void apply(const ModelRemoved& removed);
+  void apply(const ModelKept& kept);
+  void apply(const Reread&) {
+    if (std::exchange(rereads_, true)) fail("the catalogue is read twice at once");
+  }
   void take(ModelId model, const Action& task);
 
   void fail(const std::string& what) {
@@ -120,7 +133,11 @@ class History {
   std::int64_t arriving_ = -1;  // the request that is being told of
   bool stalled_ = false;        // the loader, as the core knows
   bool resizes_ = false;
-  std::vector<RequestId> withdrawn_;  // by the event that is being told
+  bool rereads_ = false;                  // the loader, the catalogue
+  RequestId reloader_;                    // who asked for that last
+  std::map<ModelId, RequestId> removed_;  // as the core has said, and for whom
+  std::set<ModelId> gone_;                // whose folders are, as the event being told says
+  std::vector<RequestId> withdrawn_;      // by the event that is being told
   std::string failure_;
   FleetHistoryReport report_;
 };
@@ -130,16 +147,9 @@ void History::start() {
   const bool limits = random_.chance(0.7), moves = random_.chance(0.4);
   Bytes most, all;
   for (std::int64_t i = 0; i < models; ++i) {
-    bytes_.push_back(Bytes(random_.between(1, 20)));
+    spec_.models.push_back(new_model(i));
     most = std::max(most, bytes_.back());
     all += bytes_.back();
-    ModelSpec model{.name = "m" + std::to_string(i)};
-    model.weights = bytes_.back();
-    model.slo.tpot = seconds(1);
-    model.rate = random_.uniform();
-    model.memory_min = Bytes(random_.between(0, 3));
-    model.pinned = random_.chance(0.1);
-    spec_.models.push_back(model);
   }
   const bool tight = random_.chance(0.6);
   budget_ = tight ? Bytes(random_.between(most.count / 2, all.count)) : all;
@@ -171,6 +181,18 @@ void History::start() {
   if (random_.chance(0.3)) {
     for (std::int64_t i = 0; i < models; ++i, ++wanted_) tell(ModelWanted{ModelId(i)});
   }
+}
+
+// It takes `bytes_` more.
+ModelSpec History::new_model(std::int64_t number) {
+  bytes_.push_back(Bytes(random_.between(1, 20)));
+  ModelSpec model{.name = "m" + std::to_string(number)};
+  model.weights = bytes_.back();
+  model.slo.tpot = seconds(1);
+  model.rate = random_.uniform();
+  model.memory_min = Bytes(random_.between(0, 3));
+  model.pinned = random_.chance(0.1);
+  return model;
 }
 
 void History::tell(const Event& event) {
@@ -236,11 +258,13 @@ void History::ask() {
   const RequestId id(next_request_++);
   const ModelId model(random_.below(std::ssize(spec_.models)));
   report_.asks += 1;
-  switch (random_.below(6)) {
+  switch (random_.below(8)) {
     case 0: return ask_to_sleep(id);
     case 1: wanted_ += std::ssize(spec_.models); return tell_ask(id, WakeAsked{id});
     case 2: return tell_ask(id, PinAsked{id, model, random_.chance(0.3)});
     case 3: return ask_to_load(id, model);
+    case 4:
+    case 5: return ask_to_reload(id);
     default: return ask_to_unload(id, model);
   }
 }
@@ -261,7 +285,7 @@ void History::ask_to_load(RequestId id, ModelId model) {
 bool History::rests(ModelId model) const {
   const bool asked = std::any_of(requests_.begin(), requests_.end(),
                                  [&](const auto& one) { return one.second.model == model; });
-  return !asked && !spec(model).pinned && !tasks_.contains(model);
+  return !asked && !spec(model).pinned && !tasks_.contains(model) && !removed_.contains(model);
 }
 
 // What was left behind by an unload that failed is another matter.
@@ -292,6 +316,54 @@ void History::ask_to_sleep(RequestId id) {
   }
 }
 
+void History::ask_to_reload(RequestId id) {
+  if (!rereads_) reloader_ = id;
+  const bool may = !rereads_ && closing_.empty() && !stalled_;
+  tell_ask(id, ReloadAsked{id});
+  if (may && !rereads_) fail("the catalogue is not read though nothing is in the way");
+}
+
+// Some folders are gone, some are new or back; or none can be read.
+CatalogueRead History::read_catalogue() {
+  report_.reloads += 1;
+  if (random_.chance(0.1)) return {unavailable("no such folder")};
+  CatalogueNews news;
+  for (std::int64_t i = 0; i < std::ssize(spec_.models); ++i) {
+    const ModelId id(i);
+    if (!removed_.contains(id)) {
+      if (random_.chance(0.4)) news.gone.push_back(id);
+    } else if (core_->model(id).phase == ModelPhase::kCold && random_.chance(0.5)) {
+      spec_.models[static_cast<std::size_t>(i)].pinned = random_.chance(0.1);
+      news.found.push_back({id, spec(id)});
+    }
+  }
+  for (std::int64_t more = random_.below(3); more > 0 && std::ssize(spec_.models) < 12; --more) {
+    const ModelId id(std::ssize(spec_.models));
+    spec_.models.push_back(new_model(id.value));
+    news.found.push_back({id, spec(id)});
+  }
+  for (const FoundModel& found : news.found) removed_.erase(found.model);
+  report_.found += std::ssize(news.found);
+  gone_ = {news.gone.begin(), news.gone.end()};
+  return {std::move(news)};
+}
+
+void History::apply(const ModelRemoved& removed) {
+  if (!removed_.emplace(removed.model, reloader_).second) fail("a model is removed twice");
+  if (!gone_.contains(removed.model)) fail("a model is removed whose folder is there");
+  if (spec(removed.model).pinned) fail("a pinned model is removed");
+  if (uses(removed.model)) fail("a model is removed that has requests");
+}
+
+// At once, or later, because a slice does not let go of it.
+void History::apply(const ModelKept& kept) {
+  report_.gone_kept += 1;
+  if (kept.why.message.empty()) fail("a model is kept without a reason");
+  if (removed_.erase(kept.model) > 0) return;
+  if (!gone_.contains(kept.model)) fail("a model is kept that was not to go");
+  if (rests(kept.model) && closing_.empty()) fail("a model that rests is not removed");
+}
+
 void History::apply(const Answered& answered) {
   const Status& result = answered.result;
   if (!result.ok() && result.error().message.empty()) fail("an ask is refused without a reason");
@@ -316,6 +388,11 @@ void History::apply(const Answered& answered) {
     spec_.models[static_cast<std::size_t>(pin->model.value)].pinned = pin->pinned;
   }
   report_.slept += std::holds_alternative<SleepAsked>(asked);
+  if (!std::holds_alternative<ReloadAsked>(asked)) return;
+  for (const auto& [model, ask] : removed_) {
+    if (ask == answered.ask && !is_left(model, false))
+      fail("the catalogue is said to be read, and models have not left");
+  }
 }
 
 // Of those that run.
@@ -333,6 +410,13 @@ void History::end_one() {
 
 void History::answer_one() {
   if (closed_ && (tasks_.empty() || random_.chance(0.3))) return open_others();
+  if (rereads_ && (tasks_.empty() || random_.chance(0.3))) {
+    rereads_ = stalled_ = false;
+    const CatalogueRead read = read_catalogue();
+    tell(read);
+    gone_.clear();
+    return;
+  }
   if (tasks_.empty()) return;
   const auto at = any_of(tasks_);
   const Action task = at->second;
@@ -438,7 +522,8 @@ void History::resize() {
   drained_at_ = now_ + wanted.drain_max;
   tell(wanted);
   if (!core_->resizing()) {
-    if (tasks_.empty() && !stalled_) fail("slices do not change though nothing is in the way");
+    if (tasks_.empty() && !rereads_ && !stalled_)
+      fail("slices do not change though nothing is in the way");
     closing_.clear();
   }
 }
@@ -496,7 +581,7 @@ void History::apply(const Resize& resize) {
 }
 
 void History::stall() {
-  if (tasks_.empty() && !closed_) return;
+  if (tasks_.empty() && !closed_ && !rereads_) return;
   report_.stalls += 1;
   stalled_ = true;
   tell(LoaderStalled{unavailable("nothing moves")});
@@ -517,6 +602,7 @@ void History::apply(const Route& route) {
   if (at == requests_.end()) return fail("a request is routed that has ended");
   if (at->second.slice.valid()) return fail("a request is routed twice");
   if (at->second.loads) return fail("an ask is routed");
+  if (removed_.contains(at->second.model)) fail("a request is routed to a removed model");
   if (!on(route.slice).contains(at->second.model)) {
     return fail("a request is routed to a slice without its model");
   }
@@ -606,6 +692,7 @@ void History::apply(const Drop& drop) {
 }
 
 void History::take(ModelId model, const Action& task) {
+  if (removed_.contains(model) && !gives_up(task)) fail("a model that was removed comes back");
   if (!tasks_.emplace(model, task).second) fail("two things are done to a model at once");
 }
 
@@ -651,7 +738,7 @@ void History::settle() {
   if (stops) tell(Stopped{});
   const std::int64_t bound = 40 * (std::ssize(requests_) + std::ssize(spec_.models)) + 100;
   for (std::int64_t i = 0; failure_.empty() && (!requests_.empty() || !tasks_.empty() ||
-                                                !closing_.empty() || !asks_.empty());
+                                                !closing_.empty() || !asks_.empty() || rereads_);
        ++i) {
     if (i > bound) return fail("requests do not end: " + state());
     end_one();

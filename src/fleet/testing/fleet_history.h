@@ -25,12 +25,16 @@ struct FleetHistoryReport {
   std::int64_t loaded_asked = 0;    // models that serve since they were asked for
   std::int64_t unloaded_asked = 0;  // that have left; not those of all models together
   std::int64_t slept = 0;           // all that had no requests
+  std::int64_t reloads = 0;         // of the catalogue
+  std::int64_t found = 0;           // by these: models that are new, or back
+  std::int64_t gone_kept = 0;       // that are served on without their folders
   FleetCounters counters;
 };
 
 // From a seed: 1 to 8 models (some pinned), 1 to 4 slices, policy, limits; then arrivals, cancels,
 // ends, loads that are slow or fail, models that do not let go, slices that die and return, or are
-// closed for others, more or fewer, and models that are loaded, unloaded and pinned as asked for.
+// closed for others, more or fewer, models that are loaded, unloaded and pinned as asked for, and
+// a catalogue to which models come and from which they go.
 // At the end nothing more arrives, and all requests must end within a bounded number of events.
 FleetHistoryReport run_fleet_history(std::uint64_t seed);
 

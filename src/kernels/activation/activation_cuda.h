@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "kernels/activation/activation.h"
 #include "kernels/cuda_stream.h"
 
 namespace causeway::kernels::activation {
@@ -15,6 +16,7 @@ struct ParamsCuda {
   const void* gate_up = nullptr;  // bf16 [rows][gate of size, up of size]
   void* out = nullptr;            // bf16 [rows][size]; does not overlap
   std::int64_t out_stride = 0;    // elements, a multiple of 8; 0: size
+  Gate gate = Gate::kSilu;
 };
 
 // Errors: kInvalidArgument for sizes and strides that are no multiples of 8.

@@ -23,7 +23,12 @@ int run_all(std::uint64_t seed) {
     // Gates of -300 too, whose exponential is beyond f32.
     const auto gate_up = testing::random_bf16(random, rows * 2 * size, size == 9728 ? 300 : 6);
     std::vector<float> exact(static_cast<std::size_t>(rows * size));
-    run({.rows = rows, .size = size, .gate_up = gate_up.f32.data(), .out = exact.data()});
+    const Gate gate = size % 3 == 0 ? Gate::kGeluTanh : Gate::kSilu;
+    run({.rows = rows,
+         .size = size,
+         .gate_up = gate_up.f32.data(),
+         .out = exact.data(),
+         .gate = gate});
     Device<BFloat16> d_gate_up(gate_up.bf16);
     for (const std::int64_t stride : {size, size + 8 * random.between(1, 40)}) {
       Device<BFloat16> out(static_cast<std::size_t>(rows * stride));
@@ -32,7 +37,8 @@ int run_all(std::uint64_t seed) {
                           .size = size,
                           .gate_up = d_gate_up.get(),
                           .out = out.get(),
-                          .out_stride = stride == size ? 0 : stride},
+                          .out_stride = stride == size ? 0 : stride,
+                          .gate = gate},
                nullptr));
       must(cudaDeviceSynchronize(), "silu_mul");
       std::vector<float> padded(static_cast<std::size_t>(rows * stride));

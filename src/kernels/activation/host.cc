@@ -12,14 +12,15 @@ namespace causeway::kernels::activation {
 void run(const Params& p) {
   // Ranges of the flattened output, so that a single long row is shared too.
   constexpr std::int64_t kElementsPerThread = 8 << 10;
-  auto* silu_times = CAUSEWAY_SELECT(p.variant, silu_times);
+  auto* times = p.gate == Gate::kSilu ? CAUSEWAY_SELECT(p.variant, silu_times)
+                                      : CAUSEWAY_SELECT(p.variant, gelu_times);
   const auto stretch = [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const std::int64_t row = begin / p.size;
       const std::int64_t col = begin % p.size;
       const std::int64_t count = std::min(p.size - col, end - begin);
       const float* gate = p.gate_up + row * 2 * p.size + col;
-      silu_times(gate, gate + p.size, count, p.out + begin);
+      times(gate, gate + p.size, count, p.out + begin);
       begin += count;
     }
   };

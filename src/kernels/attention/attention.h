@@ -75,6 +75,7 @@ struct Params {
   float* out = nullptr;  // as q; may be q
   std::int64_t out_stride = 0;
   std::int64_t window = kNoWindow;  // ≥ 1
+  float cap = 0;                    // not 0: scores s, scaled, become cap · tanh(s / cap)
   Variant variant = best_variant();
 };
 

@@ -40,12 +40,13 @@ struct PrepareCuda {
   const void* q_norm = nullptr;       // bf16 [size], or null: not normalised
   const void* k_norm = nullptr;
   float epsilon = 1e-6f;
+  float norm_offset = 0;  // norms multiply by norm_offset + weight; 0 in ParamsCuda::fresh
 };
 
 Status prepare(const PrepareCuda& params, CudaStream stream);
 
 enum class PrefillKernel { kBest, kReference, kFlashInfer };
-enum class DecodeKernel { kBest, kReference, kSplit };
+enum class DecodeKernel { kBest, kReference, kSplit, kFlashInfer };
 
 struct ParamsCuda {
   PagedKv kv{};
@@ -83,6 +84,8 @@ struct ParamsCuda {
   int sm_count = 0;  // SMs that the stream's context owns; 0: all that the GPU has
   // attention.h's; not with clusters. The same in plan() and all run() that follow it.
   std::int64_t window = kNoWindow;
+  // attention.h's; the split kernel and that for few sequences know none.
+  float cap = 0;
 };
 
 // The kernel for few sequences is the faster one for at most so many decode sequences, none longer
@@ -105,12 +108,13 @@ Status plan(const ParamsCuda& params, CudaStream stream);
 // KV of all tokens, the query tokens' own included, has been written (but for `fresh`).
 Status run(const ParamsCuda& params, CudaStream stream);
 
-// Which kernel serves; pure. kBest is resolved, what the build or shape does not allow is refused.
+// Which kernel serves, with a soft cap of scores or without; pure. kBest is resolved, what the
+// build or shape does not allow is refused.
 bool has_flashinfer();
 // Whether the decode kernel is to prepare decoding rows itself (ParamsCuda::fresh): it can for the
 // heads that the split kernel serves.
-bool fuses_prepare(const Heads& heads, std::int64_t decode);
+bool fuses_prepare(const Heads& heads, std::int64_t decode, bool capped = false);
 Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted);
-Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted);
+Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted, bool capped = false);
 
 }  // namespace causeway::kernels::attention

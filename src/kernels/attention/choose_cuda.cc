@@ -8,7 +8,7 @@ namespace {
 
 // FlashInfer's kernels are compiled ahead of time for these.
 bool flashinfer_serves(const Heads& heads) {
-  return has_flashinfer() && (heads.size == 64 || heads.size == 128);
+  return has_flashinfer() && (heads.size == 64 || heads.size == 128 || heads.size == 256);
 }
 
 Status check(const Heads& heads) {
@@ -34,9 +34,9 @@ bool has_flashinfer() {
 #endif
 }
 
-bool fuses_prepare(const Heads& heads, std::int64_t decode) {
+bool fuses_prepare(const Heads& heads, std::int64_t decode, bool capped) {
   if (decode < 1) return false;
-  const auto kernel = choose_decode(heads, DecodeKernel::kBest);
+  const auto kernel = choose_decode(heads, DecodeKernel::kBest, capped);
   return kernel.ok() && *kernel == DecodeKernel::kSplit;
 }
 
@@ -45,7 +45,7 @@ Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted) {
   const bool serves = flashinfer_serves(heads);
   if (wanted == PrefillKernel::kFlashInfer && !serves) {
     return unsupported(has_flashinfer()
-                           ? "attention: FlashInfer serves heads of 64 and 128, not " +
+                           ? "attention: FlashInfer serves heads of 64, 128 and 256, not " +
                                  std::to_string(heads.size)
                            : std::string("attention: this build is without FlashInfer; run "
                                          "scripts/test setup and build again"));
@@ -54,15 +54,21 @@ Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted) {
   return serves ? PrefillKernel::kFlashInfer : PrefillKernel::kReference;
 }
 
-Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted) {
+Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted, bool capped) {
   CAUSEWAY_TRY(check(heads));
-  const bool serves = parts::split_serves(heads);
+  const bool serves = parts::split_serves(heads) && !capped;
   if (wanted == DecodeKernel::kSplit && !serves) {
     return unsupported("attention: the split kernel serves heads of 64 and 128, at most " +
-                       std::to_string(parts::kSplitGroupMax) + " sharing one KV head");
+                       std::to_string(parts::kSplitGroupMax) +
+                       " sharing one KV head, without a soft cap");
+  }
+  if (wanted == DecodeKernel::kFlashInfer) {
+    CAUSEWAY_TRY(choose_prefill(heads, PrefillKernel::kFlashInfer));
   }
   if (wanted != DecodeKernel::kBest) return wanted;
-  return serves ? DecodeKernel::kSplit : DecodeKernel::kReference;
+  return serves                     ? DecodeKernel::kSplit
+         : flashinfer_serves(heads) ? DecodeKernel::kFlashInfer
+                                    : DecodeKernel::kReference;
 }
 
 namespace parts {

@@ -10,6 +10,14 @@ TEST(ChooseAttention, KernelsByHeads) {
   EXPECT_FALSE(choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok());
   EXPECT_EQ(*choose_decode({4, 2, 96}, DecodeKernel::kBest), DecodeKernel::kReference);
   EXPECT_EQ(*choose_decode({28, 4, 128}, DecodeKernel::kBest), DecodeKernel::kSplit);
+  EXPECT_FALSE(choose_decode({28, 4, 128}, DecodeKernel::kSplit, true).ok()) << "a soft cap";
+  EXPECT_FALSE(choose_decode({4, 2, 96}, DecodeKernel::kFlashInfer).ok());
+  const auto other = has_flashinfer() ? DecodeKernel::kFlashInfer : DecodeKernel::kReference;
+  for (const bool capped : {false, true}) {
+    EXPECT_EQ(*choose_decode({8, 4, 256}, DecodeKernel::kBest, capped), other);
+    EXPECT_EQ(*choose_decode({34, 2, 64}, DecodeKernel::kBest, capped), other);
+  }
+  EXPECT_EQ(*choose_decode({28, 4, 128}, DecodeKernel::kBest, true), other);
   EXPECT_FALSE(choose_prefill({4, 2, 96}, PrefillKernel::kFlashInfer).ok());
   EXPECT_EQ(*choose_prefill({4, 2, 96}, PrefillKernel::kBest), PrefillKernel::kReference);
 }
@@ -19,6 +27,8 @@ TEST(ChooseAttention, DecodeRowsArePreparedByTheSplitKernel) {
   EXPECT_TRUE(fuses_prepare({32, 8, 128}, 300));
   EXPECT_FALSE(fuses_prepare({32, 8, 128}, 0));
   EXPECT_FALSE(fuses_prepare({4, 2, 96}, 1));
+  EXPECT_FALSE(fuses_prepare({8, 4, 256}, 1));
+  EXPECT_FALSE(fuses_prepare({32, 8, 128}, 1, true));
 }
 
 TEST(ChooseAttention, ClustersOfFewSequences) {

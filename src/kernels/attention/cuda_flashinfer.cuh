@@ -5,6 +5,8 @@
 
 #ifdef CAUSEWAY_FLASHINFER
 #include <exception>
+#include <type_traits>
+
 #include <flashinfer/attention/default_prefill_params.cuh>
 #include <flashinfer/attention/prefill.cuh>
 #include <flashinfer/attention/variants.cuh>
@@ -18,11 +20,44 @@ namespace causeway::kernels::attention::parts {
 
 #ifdef CAUSEWAY_FLASHINFER
 
-template <int kSize, bool kWindow>
+// Causal attention within a window and with a soft cap of scores, both by parameters, so that one
+// instance serves all four.
+struct BoundedAttention : flashinfer::AttentionVariantBase {
+  static constexpr bool use_softmax = true;
+
+  uint32_t qo_len, kv_len;
+  uint32_t window_left;
+  float sm_scale_log2;
+  float before_tanh;  // 0: no cap
+
+  template <typename Params>
+  __device__ __host__ BoundedAttention(const Params& params, uint32_t batch_idx, uint8_t*) {
+    const bool capped = params.logits_soft_cap > 0;
+    qo_len = params.get_qo_len(batch_idx);
+    kv_len = params.get_kv_len(batch_idx);
+    before_tanh = capped ? params.sm_scale / params.logits_soft_cap : 0;
+    sm_scale_log2 = flashinfer::math::log2e * (capped ? params.logits_soft_cap : params.sm_scale);
+    window_left = params.window_left >= 0 ? params.window_left : kv_len;
+  }
+
+  // tanh by an exponential: the GPU's own instruction is off by 2^-11, with a cap of 50 by 0.02.
+  REGISTER_LOGITS_TRANSFORM(params, logits, batch_idx, qo_idx, kv_idx, qo_head_idx, kv_head_idx, {
+    if (before_tanh > 0) {
+      return T(1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * before_tanh * float(logits))));
+    }
+    return logits;
+  })
+
+  REGISTER_LOGITS_MASK(params, batch_idx, qo_idx, kv_idx, qo_head_idx, kv_head_idx,
+                       { return kv_idx + qo_len + window_left >= kv_len + qo_idx; })
+};
+
+template <int kSize, bool kBounded>
 Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, CudaStream stream) {
   using Element = __nv_bfloat16;
   using Params = flashinfer::BatchPrefillPagedParams<Element, Element, Element, int32_t>;
-  using Variant = flashinfer::DefaultAttention<false, kWindow, false, false>;
+  using Variant = std::conditional_t<kBounded, BoundedAttention,
+                                     flashinfer::DefaultAttention<false, false, false, false>>;
   const int64_t strides[3] = {p.kv.frame_bytes.count / 2, p.kv.token_stride.count / 2, kSize};
   auto* keys = reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count);
   auto* values =
@@ -41,7 +76,9 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
   params.num_qo_heads = static_cast<uint32_t>(p.heads.query);
   params.q_stride_n = static_cast<int32_t>(p.q_stride);
   params.q_stride_h = kSize;
-  params.window_left = kWindow ? device_window(p) - 1 : -1;  // itself not counted
+  const bool windowed = kBounded && p.window < kNoWindow;
+  params.window_left = windowed ? device_window(p) - 1 : -1;  // itself not counted
+  params.logits_soft_cap = kBounded ? p.cap : 0;
   params.sm_scale = p.scale;
   params.rope_rcp_scale = 1;
   params.rope_rcp_theta = 1;
@@ -53,10 +90,10 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
   params.padded_batch_size = static_cast<uint32_t>(tiles.capacity);
   // Not by programmatic launch: the kernel reads the tiles before it waits for its predecessor.
   const device::CudaFirstLaunch loading(
-      reinterpret_cast<std::uintptr_t>(&run_flashinfer_sized<kSize, kWindow>), stream);
+      reinterpret_cast<std::uintptr_t>(&run_flashinfer_sized<kSize, kBounded>), stream);
   try {
     const cudaError_t code = flashinfer::BatchPrefillWithPagedKVCacheDispatched<
-        kPrefillTileRows, kSize, kSize, flashinfer::PosEncodingMode::kNone, false,
+        prefill_tile_rows(kSize), kSize, kSize, flashinfer::PosEncodingMode::kNone, false,
         flashinfer::MaskMode::kCausal, Variant, Params>(params, nullptr, nullptr, false, stream);
     return launch_status(code, "attention (FlashInfer)");
   } catch (const std::exception& error) {
@@ -66,7 +103,7 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
 
 #else
 
-template <int kSize, bool kWindow>
+template <int kSize, bool kBounded>
 Status run_flashinfer_sized(const ParamsCuda&, const PrefillTiles&, CudaStream) {
   return unsupported("attention: this build is without FlashInfer");
 }

@@ -42,8 +42,9 @@ int choose_few_cluster(const Heads& heads, std::int64_t sequences, std::int64_t 
                        std::int64_t room_of_8);
 Status run_few(const ParamsCuda& params, CudaStream stream);
 
-// Sequences [decode, sequences). `tiles` is what run_tiles wrote.
-constexpr int kPrefillTileRows = 128;  // query tokens × query heads a KV head, of a tile
+// Sequences [decode, sequences), which may be any. `tiles` is what list_tiles wrote.
+// Query tokens × query heads a KV head, of a tile: what FlashInfer's kernel has room for.
+constexpr int prefill_tile_rows(std::int64_t head_size) { return head_size < 256 ? 128 : 64; }
 struct PrefillTiles {
   std::int32_t* sequence = nullptr;   // [capacity] within the prefill sequences
   std::int32_t* tile = nullptr;       // [capacity]
@@ -56,9 +57,11 @@ std::int64_t prefill_tiles(const Heads& heads, std::int64_t sequences, std::int6
 Bytes prefill_workspace(const Heads& heads, std::int64_t sequences, std::int64_t tokens);
 Status run_flashinfer_64(const ParamsCuda& params, const PrefillTiles& tiles, CudaStream stream);
 Status run_flashinfer_128(const ParamsCuda& params, const PrefillTiles& tiles, CudaStream stream);
-// The same with a window, of either size.
-Status run_flashinfer_window(const ParamsCuda& params, const PrefillTiles& tiles,
-                             CudaStream stream);
+// The same with a window or a soft cap of scores, of either size.
+Status run_flashinfer_bounded(const ParamsCuda& params, const PrefillTiles& tiles,
+                              CudaStream stream);
+// With a window and a soft cap, or without.
+Status run_flashinfer_256(const ParamsCuda& params, const PrefillTiles& tiles, CudaStream stream);
 // Lists the tiles, then runs the FlashInfer kernel of the head size.
 Status run_flashinfer(const ParamsCuda& params, CudaStream stream);
 

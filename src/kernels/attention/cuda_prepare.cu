@@ -26,7 +26,7 @@ struct Args {
   const float* table;           // [tokens][size]: cosines, sines
   const __nv_bfloat16* q_norm;  // [size] or null
   const __nv_bfloat16* k_norm;
-  float epsilon;
+  float epsilon, norm_offset;
   int q_heads, kv_heads, half, block_tokens;
 };
 
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const Args a) {
 #pragma unroll
     for (int j = 0; j < kQuad; ++j) {
       if (norm != nullptr) {
-        low[i][j] *= factor * gain[0][j];
-        high[i][j] *= factor * gain[1][j];
+        low[i][j] *= factor * (a.norm_offset + gain[0][j]);
+        high[i][j] *= factor * (a.norm_offset + gain[1][j]);
       }
       parts::rotate(low[i][j], high[i][j], cosine[j], sine[j]);
     }
@@ -163,6 +163,7 @@ Status prepare(const PrepareCuda& p, CudaStream stream) {
   a.q_norm = static_cast<const __nv_bfloat16*>(p.q_norm);
   a.k_norm = static_cast<const __nv_bfloat16*>(p.k_norm);
   a.epsilon = p.epsilon;
+  a.norm_offset = p.norm_offset;
   a.q_heads = static_cast<int>(p.heads.query);
   a.kv_heads = static_cast<int>(p.heads.kv);
   a.half = static_cast<int>(p.heads.size / 2);

@@ -26,6 +26,7 @@ struct Args {
   int query_heads, group, size, block_tokens;
   int window;
   float scale_log2;
+  float cap;  // 0: none
 };
 
 // Grid: (query tokens, ⌈query heads / kWarps⌉). A token finds its sequence by bisection.
@@ -69,6 +70,7 @@ __global__ void __launch_bounds__(kWarps * 32) reference_kernel(const Args a) {
         for (int i = 0; i < 8; ++i) dot += k[i] * x[i];
       }
       score = dot * a.scale_log2;
+      if (a.cap > 0) score = a.cap * tanhf(score / a.cap);
     }
     float above = score;
     for (int lanes = 16; lanes > 0; lanes /= 2) {
@@ -121,6 +123,7 @@ Status run_reference(const ParamsCuda& p, std::int64_t first, std::int64_t last,
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   a.window = device_window(p);
   a.scale_log2 = p.scale * 1.4426950408889634f;
+  a.cap = p.cap * 1.4426950408889634f;  // of scores whose exponentials have the base 2
   const std::int64_t tokens =
       first == 0 ? (last == p.decode ? p.decode : p.tokens) : p.tokens - p.decode;
   const dim3 grid(static_cast<unsigned>(tokens), (a.query_heads + kWarps - 1) / kWarps);

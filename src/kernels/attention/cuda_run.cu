@@ -30,6 +30,12 @@ Status check(const ParamsCuda& p) {
     return invalid_argument("attention: no window of " + std::to_string(p.window) +
                             " tokens in clusters, or of none");
   }
+  if (!(p.cap >= 0) || (p.cap > 0 && p.cluster > 0)) {
+    return invalid_argument("attention: a soft cap is above 0, and clusters know none");
+  }
+  if (p.fresh != nullptr && p.fresh->q_norm != nullptr && p.fresh->norm_offset != 0) {
+    return invalid_argument("attention: norms with an offset are for prepare()");
+  }
   const std::int64_t limit = std::int64_t{1} << 30;
   if (p.decode < 0 || p.decode > p.sequences || p.tokens < p.decode || p.sequences > limit ||
       p.tokens > limit) {
@@ -42,12 +48,23 @@ Status check(const ParamsCuda& p) {
 
 Status run_decode(const ParamsCuda& p, CudaStream stream) {
   if (p.cluster > 0) return parts::run_few(p, stream);
-  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel));
+  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel, p.cap > 0));
   if (decode == DecodeKernel::kSplit) return parts::run_split(p, stream);
   if (p.fresh != nullptr) {
-    return invalid_argument("attention: the reference kernel does not prepare rows itself");
+    return invalid_argument("attention: only the split kernel prepares rows itself");
   }
-  return parts::run_reference(p, 0, p.decode, stream);
+  if (decode == DecodeKernel::kReference) return parts::run_reference(p, 0, p.decode, stream);
+  ParamsCuda alone = p;
+  alone.sequences = alone.tokens = p.decode;
+  alone.decode = 0;
+  return parts::run_flashinfer(alone, stream);
+}
+
+// Whether FlashInfer serves decoding sequences too: then they are prompts of one token.
+Result<bool> all_by_flashinfer(const ParamsCuda& p, PrefillKernel prefill) {
+  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel, p.cap > 0));
+  return p.decode > 0 && p.cluster == 0 && p.fresh == nullptr &&
+         decode == DecodeKernel::kFlashInfer && prefill == PrefillKernel::kFlashInfer;
 }
 
 }  // namespace
@@ -68,7 +85,8 @@ int few_cluster(const Heads& heads, std::int64_t sequences, int sm_count) {
 
 Status plan(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_TRY(check(params));
-  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(params.heads, params.decode_kernel));
+  CAUSEWAY_ASSIGN(const DecodeKernel decode,
+                  choose_decode(params.heads, params.decode_kernel, params.cap > 0));
   if (params.decode == 0 || params.cluster > 0 || decode != DecodeKernel::kSplit) return {};
   return parts::run_split_plan(params, stream);
 }
@@ -76,6 +94,12 @@ Status plan(const ParamsCuda& params, CudaStream stream) {
 Status run(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_TRY(check(params));
   CAUSEWAY_ASSIGN(const PrefillKernel prefill, choose_prefill(params.heads, params.prefill_kernel));
+  CAUSEWAY_ASSIGN(const bool all, all_by_flashinfer(params, prefill));
+  if (all) {
+    ParamsCuda prompts = params;
+    prompts.decode = 0;
+    return parts::run_flashinfer(prompts, stream);
+  }
   if (params.decode > 0) CAUSEWAY_TRY(run_decode(params, stream));
   if (params.decode < params.sequences) {
     CAUSEWAY_TRY(prefill == PrefillKernel::kFlashInfer

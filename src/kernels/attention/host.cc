@@ -167,6 +167,7 @@ class Attention::State {
             .frames = s.frames.data(),
             .position = s.context + job.query,
             .window = p.window,
+            .cap = p.cap,
             .q = p.q + row * p.q_stride,
             .q_stride = p.q_stride,
             .out = p.out + row * p.out_stride,

@@ -45,6 +45,7 @@ struct JobArgs {
   const FrameId* frames = nullptr;
   std::int64_t position = 0;  // of the first query token
   std::int64_t window = kNoWindow;
+  float cap = 0;
   const float* q = nullptr;  // of the first query token
   std::int64_t q_stride = 0;
   float* out = nullptr;  // of the first query token

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/embedding/embedding_cuda.h"
 
@@ -10,15 +11,23 @@ constexpr int kThreads = 256;
 
 // Grid: (⌈vectors / kThreads⌉, count).
 __global__ void __launch_bounds__(kThreads)
-    gather_kernel(const uint4* table, int64_t rows, const int32_t* index, uint4* out, int vectors) {
+    gather_kernel(const uint4* table, int64_t rows, const int32_t* index, uint4* out, int vectors,
+                  float scale) {
   // A step's second kernel: all behind may read the RoPE table early.
   wait_then_let_successor_start();
   const int at = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (at >= vectors) return;
   const int64_t row = index[blockIdx.y];
   const bool inside = row >= 0 && row < rows;
-  out[static_cast<int64_t>(blockIdx.y) * vectors + at] =
-      inside ? table[row * vectors + at] : make_uint4(0, 0, 0, 0);
+  uint4 words = inside ? table[row * vectors + at] : make_uint4(0, 0, 0, 0);
+  if (scale != 1.0f) {
+    float eight[8];
+    widen(Bf16x8{words}, eight);
+#pragma unroll
+    for (float& x : eight) x *= scale;
+    words = narrow(eight).words;
+  }
+  out[static_cast<int64_t>(blockIdx.y) * vectors + at] = words;
 }
 
 }  // namespace
@@ -34,7 +43,7 @@ Status run(const ParamsCuda& p, CudaStream stream) {
                   static_cast<unsigned>(p.count));
   return launch("embedding", stream, {grid, dim3(kThreads)}, gather_kernel,
                 static_cast<const uint4*>(p.table), p.table_rows, p.index,
-                static_cast<uint4*>(p.out), vectors);
+                static_cast<uint4*>(p.out), vectors, p.scale);
 }
 
 }  // namespace causeway::kernels::embedding

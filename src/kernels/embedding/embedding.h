@@ -1,4 +1,4 @@
-// Token embeddings: rows of a table, widened to f32.
+// Token embeddings: rows of a table, widened to f32 and scaled.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ struct Params {
   std::int64_t vocab = 0;
   std::int64_t size = 0;
   std::span<const TokenId> tokens{};  // each in [0, vocab): anything else is a CHECK failure
-  float* out = nullptr;               // [tokens][size]
+  float scale = 1;
+  float* out = nullptr;  // [tokens][size]
 };
 
 void run(const Params& params);

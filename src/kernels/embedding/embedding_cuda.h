@@ -17,6 +17,7 @@ struct ParamsCuda {
   const std::int32_t* index = nullptr;  // [count]
   std::int64_t count = 0;
   void* out = nullptr;  // bf16 [count][size]
+  float scale = 1;      // by which they are multiplied, and rounded
 };
 
 Status run(const ParamsCuda& params, CudaStream stream);

@@ -14,10 +14,15 @@ TEST(EmbeddingTest, CopiesTheRowsOfItsTokens) {
     const testing::TestWeights table(random, vocab * size, dtype);
     const std::vector<TokenId> tokens = {30, 0, 5, 5};
     auto out = testing::poisoned(std::ssize(tokens) * size);
-    run({.table = table.ref(), .vocab = vocab, .size = size, .tokens = tokens, .out = out.data()});
+    run({.table = table.ref(),
+         .vocab = vocab,
+         .size = size,
+         .tokens = tokens,
+         .scale = 1.5f,
+         .out = out.data()});
     for (std::size_t i = 0; i < out.size(); ++i) {
       const auto row = static_cast<std::size_t>(tokens[i / size]);
-      EXPECT_EQ(out[i], table.values[row * size + i % size]);
+      EXPECT_EQ(out[i], 1.5f * static_cast<float>(table.values[row * size + i % size]));
     }
   }
 }

@@ -1,19 +1,17 @@
 #include "kernels/embedding/embedding.h"
 
-#include <algorithm>
-
 #include "kernels/parallel.h"
 
 namespace causeway::kernels::embedding {
 namespace {
 
-void widen(WeightsRef row, std::int64_t size, float* out) {
+void widen(WeightsRef row, std::int64_t size, float scale, float* out) {
   if (!row.is_bf16()) {
-    std::copy_n(row.f32(), size, out);
+    for (std::int64_t i = 0; i < size; ++i) out[i] = scale * row.f32()[i];
     return;
   }
   const BFloat16* source = row.bf16();
-  for (std::int64_t i = 0; i < size; ++i) out[i] = to_float(source[i]);
+  for (std::int64_t i = 0; i < size; ++i) out[i] = scale * to_float(source[i]);
 }
 
 }  // namespace
@@ -26,7 +24,7 @@ void run(const Params& p) {
   parallel_ranges(count, 1 + (16 << 10) / p.size, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t token = p.tokens[static_cast<std::size_t>(t)];
-      widen(p.table.from(token * p.size), p.size, p.out + t * p.size);
+      widen(p.table.from(token * p.size), p.size, p.scale, p.out + t * p.size);
     }
   });
 }

@@ -18,13 +18,15 @@ struct Args {
   const Bf16x8* weight;   // [vectors]
   Bf16x8* out;            // [rows][vectors]
   const int32_t* wanted;  // [rows] or null
-  float epsilon;
-  float size, inverse;  // of a row; 1 / size
-  int vectors;          // of eight, in a row
-  const float4* parts;  // [kParts][tokens][vectors][2]: to be added to x
-  int64_t part_stride;  // of float4
-  Bf16x8* sum;          // [tokens][vectors], may be x
-  bool drops;           // parts are dropped: their rows are whole lines
+  float epsilon, offset;
+  float size, inverse;         // of a row; 1 / size
+  int vectors;                 // of eight, in a row
+  const float4* parts;         // [kParts][tokens][vectors][2]: to be added to x
+  int64_t part_stride;         // of float4
+  Bf16x8* sum;                 // [tokens][vectors], may be x
+  const Bf16x8* added;         // [tokens][vectors]: whose norm is added to x
+  const Bf16x8* added_weight;  // [vectors]
+  bool drops;                  // parts are dropped: their rows are whole lines
   SpentLines spent[kSpentMax];
 };
 
@@ -129,10 +131,64 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
     widen(x[i], wide);
     widen(weights[i], weight);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) wide[j] *= factor * weight[j];
+    for (int j = 0; j < 8; ++j) wide[j] *= factor * (a.offset + weight[j]);
     a.out[static_cast<int64_t>(blockIdx.x) * a.vectors + at] = narrow(wide);
     if constexpr (kAdds) drop_parts(a, token * a.vectors + at);
   }
+}
+
+// The sum over a CTA's threads. `sums` is one place of two, taken in turn.
+__device__ __forceinline__ float block_sum(float mine, float* sums) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  mine = warp_sum(mine);
+  if (thread % 32 == 0) sums[thread / 32] = mine;
+  __syncthreads();
+  return warp_sum(thread % 32 < threads / 32 ? sums[thread % 32] : 0.0f);
+}
+
+__device__ __forceinline__ float sum_of_squares(const float (&x)[8]) {
+  float squares = 0;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) squares += x[j] * x[j];
+  return squares;
+}
+
+// x += norm(added), then out = norm(x), of a row: a vector a thread. Grid: rows.
+__global__ void __launch_bounds__(kThreadsMax) join_kernel(const Args a) {
+  __shared__ float sums[2][32];
+  const int at = static_cast<int>(threadIdx.x);
+  let_successor_start();
+  const bool holds = at < a.vectors;
+  const Bf16x8 zero = {};
+  const Bf16x8 added_gains = holds ? a.added_weight[at] : zero;
+  const Bf16x8 gains = holds && a.out != nullptr ? a.weight[at] : zero;
+  wait_for_predecessor();
+  const int64_t token = a.wanted != nullptr ? a.wanted[blockIdx.x] : static_cast<int>(blockIdx.x);
+  if (token < 0) return;
+  const int64_t place = token * a.vectors + at;
+  float x[8], y[8], gain[8];
+  widen(holds ? a.x[place] : zero, x);
+  widen(holds ? a.added[place] : zero, y);
+#pragma unroll
+  for (const SpentLines& lines : a.spent) discard(lines);
+
+  // ---- the sum, as it is kept -----------------------------------------------------------------
+  const float of_added = rsqrtf(mean(a, block_sum(sum_of_squares(y), sums[0])) + a.epsilon);
+  widen(added_gains, gain);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) x[j] += y[j] * of_added * (a.offset + gain[j]);
+  const Bf16x8 sum = narrow(x);
+  if (holds) a.sum[place] = sum;
+  if (a.out == nullptr) return;
+
+  // ---- its norm -------------------------------------------------------------------------------
+  widen(sum, x);
+  const float squares = holds ? sum_of_squares(x) : 0.0f;
+  const float factor = rsqrtf(mean(a, block_sum(squares, sums[1])) + a.epsilon);
+  widen(gains, gain);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) x[j] *= factor * (a.offset + gain[j]);
+  if (holds) a.out[static_cast<int64_t>(blockIdx.x) * a.vectors + at] = narrow(x);
 }
 
 }  // namespace
@@ -148,24 +204,33 @@ Status run(const ParamsCuda& p, CudaStream stream) {
     return invalid_argument("rms_norm: parts of a row of " + std::to_string(p.size) +
                             ", which is more than 8192, or no place for the sum");
   }
-  const int of_thread = adds ? 1 : vectors <= 2 * kThreadsMax ? 2 : 4;
+  const bool joins = p.added != nullptr;
+  if (joins && (adds || p.size > kPartsSizeMax || p.sum == nullptr || p.added_weight == nullptr)) {
+    return invalid_argument("rms_norm: what is added to a row of " + std::to_string(p.size) +
+                            ", which is more than 8192, or beside parts, or without its place");
+  }
+  const int of_thread = adds || joins ? 1 : vectors <= 2 * kThreadsMax ? 2 : 4;
   const int threads = ((vectors + of_thread - 1) / of_thread + 31) / 32 * 32;
   Args args = {.x = static_cast<const Bf16x8*>(p.x),
                .weight = static_cast<const Bf16x8*>(p.weight),
                .out = static_cast<Bf16x8*>(p.out),
                .wanted = p.rows_wanted,
                .epsilon = p.epsilon,
+               .offset = p.offset,
                .size = static_cast<float>(p.size),
                .inverse = 1.0f / static_cast<float>(p.size),
                .vectors = vectors,
                .parts = reinterpret_cast<const float4*>(p.parts),
                .part_stride = p.tokens * vectors * 2,
                .sum = static_cast<Bf16x8*>(p.sum),
+               .added = static_cast<const Bf16x8*>(p.added),
+               .added_weight = static_cast<const Bf16x8*>(p.added_weight),
                .drops = !p.parts_stay && vectors % 4 == 0 &&
                         reinterpret_cast<uintptr_t>(p.parts) % 128 == 0};
   for (std::size_t i = 0; i < kSpentMax; ++i) args.spent[i] = spent_lines(p.spent[i]);
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.rows)), dim3(threads)};
-  auto* kernel = adds             ? norm_kernel<1, true>
+  auto* kernel = joins            ? join_kernel
+                 : adds           ? norm_kernel<1, true>
                  : of_thread == 2 ? norm_kernel<2, false>
                                   : norm_kernel<4, false>;
   return launch("rms_norm", stream, shape, kernel, args);

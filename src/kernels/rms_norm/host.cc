@@ -16,7 +16,7 @@ void run(const Params& p) {
   parallel_ranges(p.outer, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       for (std::int64_t i = 0; i < p.inner; ++i) {
-        row(p.x + o * p.x_outer_stride + i * p.size, p.weight, p.size, p.epsilon,
+        row(p.x + o * p.x_outer_stride + i * p.size, p.weight, p.size, p.epsilon, p.offset,
             p.out + o * p.out_outer_stride + i * p.size);
       }
     }

@@ -1,4 +1,4 @@
-// Root-mean-square normalisation of rows: out = x / sqrt(mean(x²) + epsilon) × weight.
+// Root-mean-square normalisation of rows: out = x / sqrt(mean(x²) + epsilon) × (offset + weight).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct Params {
   const float* x = nullptr;
   std::int64_t x_outer_stride = 0;
   WeightsRef weight{};  // [size]
+  float offset = 0;     // 1: of families whose weights are what is beyond 1 (Gemma)
   float epsilon = 1e-5f;
   float* out = nullptr;  // may be x
   std::int64_t out_outer_stride = 0;

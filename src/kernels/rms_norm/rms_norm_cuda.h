@@ -1,6 +1,6 @@
 // Root-mean-square normalisation on a GPU, bf16:
 //
-//   out[r] = x[r] / sqrt(mean(x[r]²) + ε) × weight
+//   out[r] = x[r] / sqrt(mean(x[r]²) + ε) × (offset + weight)
 //
 // With `rows_wanted`, of these rows of x only (those that need logits). `weight` is read before the
 // kernel in front in the stream has ended.
@@ -20,6 +20,7 @@ struct ParamsCuda {
   std::int64_t size = 0;         // multiple of 8, at most 32,768
   const void* x = nullptr;       // bf16 [tokens][size]
   const void* weight = nullptr;  // bf16 [size]
+  float offset = 0;
   float epsilon = 1e-5f;
   void* out = nullptr;                        // bf16 [rows][size], not x
   const std::int32_t* rows_wanted = nullptr;  // [rows] which tokens; negative: out is not written
@@ -31,12 +32,16 @@ struct ParamsCuda {
   // bf16 [tokens][size], with parts: gets x + parts in the rows wanted, each of them once. May be
   // x.
   void* sum = nullptr;
+  // bf16 [tokens][size], or null; not with parts. x gets norm(added) by added_weight before, which
+  // `sum` keeps as with parts. `out` may be null then: nothing but the sum is made.
+  const void* added = nullptr;
+  const void* added_weight = nullptr;
   // What the kernels in front were the last to read is dropped from L2 meanwhile.
   SpentList spent = {};
 };
 
 constexpr int kParts = 2;
-constexpr std::int64_t kPartsSizeMax = 8192;  // of a row with parts
+constexpr std::int64_t kPartsSizeMax = 8192;  // of a row with parts, or with what is added
 
 Status run(const ParamsCuda& params, CudaStream stream);
 

@@ -22,6 +22,7 @@ TEST(RmsNormTest, EveryVariantAgreesWithDoublePrecision) {
         const std::int64_t stride = inner * size + 2;
         const auto x = random_floats(random, outer * stride, 3);
         const TestWeights w(random, size, dtype);
+        const float offset = size % 2 == 0 ? 0 : 1;
         auto out = poisoned(outer * inner * size);
         run({.outer = outer,
              .inner = inner,
@@ -29,6 +30,7 @@ TEST(RmsNormTest, EveryVariantAgreesWithDoublePrecision) {
              .x = x.data(),
              .x_outer_stride = stride,
              .weight = w.ref(),
+             .offset = offset,
              .epsilon = 1e-3f,
              .out = out.data(),
              .out_outer_stride = inner * size,
@@ -40,7 +42,7 @@ TEST(RmsNormTest, EveryVariantAgreesWithDoublePrecision) {
           for (std::int64_t i = 0; i < size; ++i) squares += double{in[i]} * in[i];
           const double scale = 1 / std::sqrt(squares / static_cast<double>(size) + 1e-3);
           for (std::int64_t i = 0; i < size; ++i) {
-            exact.push_back(in[i] * scale * w.values[static_cast<std::size_t>(i)]);
+            exact.push_back(in[i] * scale * (offset + w.values[static_cast<std::size_t>(i)]));
           }
         }
         EXPECT_LT(relative_error(out, exact), 1e-6) << name_of(variant) << ", size " << size;

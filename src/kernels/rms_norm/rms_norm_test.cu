@@ -49,7 +49,7 @@ void keep_one_of_each(std::vector<std::int32_t>& values) {
 
 // The rows wanted, by the host's kernel.
 std::vector<float> by_host(const std::vector<float>& x, const std::vector<std::int32_t>& wanted,
-                           const std::vector<BFloat16>& weight) {
+                           const std::vector<BFloat16>& weight, float offset = 0) {
   const std::int64_t size = std::ssize(weight);
   std::vector<float> rows(wanted.size() * weight.size()), out(rows.size());
   auto row = rows.begin();
@@ -59,6 +59,7 @@ std::vector<float> by_host(const std::vector<float>& x, const std::vector<std::i
        .x = rows.data(),
        .x_outer_stride = size,
        .weight = {reinterpret_cast<const std::byte*>(weight.data()), DType::kBF16},
+       .offset = offset,
        .epsilon = 1e-5f,
        .out = out.data(),
        .out_outer_stride = size});
@@ -130,6 +131,62 @@ std::int64_t run_case(Random& random, std::int64_t rows, std::int64_t size, Way 
   return dropped;
 }
 
+// x += norm(added), and its norm if `whole`.
+void run_join(Random& random, std::int64_t rows, std::int64_t size, Way way, bool whole,
+              testing::Report& report, Late& late, cudaStream_t stream) {
+  const std::string name = std::to_string(rows) + "×" + std::to_string(size) + " way " +
+                           std::to_string(static_cast<int>(way)) + (whole ? " joins" : " sums");
+  const float offset = random.chance(0.5) ? 1 : 0;
+  auto x = testing::random_bf16(random, rows * size, 3);
+  const auto added = testing::random_bf16(random, rows * size, 50);
+  const auto weight = testing::random_bf16(random, size);
+  const auto added_weight = testing::random_bf16(random, size);
+  std::vector<std::int32_t> wanted;
+  for (std::int64_t r = 0; r < (way == Way::kWanted ? rows / 2 + 1 : rows); ++r) {
+    wanted.push_back(static_cast<std::int32_t>(way == Way::kWanted ? random.below(rows) : r));
+  }
+  keep_one_of_each(wanted);
+  const std::vector<float> normed = by_host(added.f32, wanted, added_weight.bf16, offset);
+  std::vector<float> sums = x.f32;
+  for (std::size_t r = 0; r < wanted.size(); ++r) {
+    for (std::int64_t i = 0; i < size; ++i) {
+      float& sum = sums[static_cast<std::size_t>(wanted[r] * size + i)];
+      sum = to_float(to_bfloat16(
+          sum + normed[r * static_cast<std::size_t>(size) + static_cast<std::size_t>(i)]));
+    }
+  }
+  const std::vector<float> exact = by_host(sums, wanted, weight.bf16, offset);
+  Device<BFloat16> d_x(x.bf16), d_added(added.bf16), d_weight(weight.bf16);
+  Device<BFloat16> d_added_weight(added_weight.bf16), out(exact.size());
+  Device<std::int32_t> d_wanted(wanted);
+  const ParamsCuda params{.rows = static_cast<std::int64_t>(wanted.size()),
+                          .size = size,
+                          .x = d_x.get(),
+                          .weight = d_weight.get(),
+                          .offset = offset,
+                          .epsilon = 1e-5f,
+                          .out = whole ? out.get() : nullptr,
+                          .rows_wanted = way == Way::kWanted ? d_wanted.get() : nullptr,
+                          .tokens = rows,
+                          .sum = d_x.get(),
+                          .added = d_added.get(),
+                          .added_weight = d_added_weight.get()};
+  late.clear();  // all but the weights
+  late.add(d_x, testing::kNan);
+  late.add(d_added, testing::kNan);
+  late.add(d_wanted, 0);
+  const auto attempt = [&] {
+    d_x.put(x.bf16);
+    d_added.put(added.bf16);
+    out.poison();
+    late.poison(stream);
+    late.write([&] { must(run(params, stream)); }, stream, name.c_str());
+  };
+  report.check(late.repeat(attempt), name + ": inputs came before all was enqueued, each time");
+  compare(testing::to_floats(d_x.fetch()), sums, size, name + ", the sum", report);
+  if (whole) compare(testing::to_floats(out.fetch()), exact, size, name, report);
+}
+
 int run_all(std::uint64_t seed) {
   if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu\n", seed);
@@ -143,6 +200,9 @@ int run_all(std::uint64_t seed) {
        {8, 24, 128, 1024, 2048, 2560, 3072, 3584, 4096, 5120, 8192, 8200, 16392, 32768}) {
     for (const Way way : {Way::kPlain, Way::kWanted}) {
       for (const bool adds : {false, true}) {
+        if (size <= kPartsSizeMax) {
+          run_join(random, random.between(1, 33), size, way, adds, report, late, stream);
+        }
         if (adds && size > kPartsSizeMax) continue;
         dropped += run_case(random, random.between(1, 33), size, way, adds, report, late, stream);
       }
@@ -157,6 +217,8 @@ int run_all(std::uint64_t seed) {
   wide.size = 8192;
   wide.sum = nullptr;
   report.check(!run(wide, nullptr).ok(), "parts without a place for the sum");
+  const ParamsCuda nowhere{.rows = 1, .size = 8, .added = &sum, .added_weight = &sum};
+  report.check(!run(nowhere, nullptr).ok(), "what is added, without a place for the sum");
   must(cudaStreamDestroy(stream), "stream");
   return report.finish();
 }

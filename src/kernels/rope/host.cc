@@ -1,7 +1,10 @@
 #include "kernels/rope/rope.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
+#include "base/check.h"
 #include "kernels/parallel.h"
 
 #define CAUSEWAY_SIMD_BODY "kernels/rope/body.inc"
@@ -23,19 +26,21 @@ std::vector<double> frequencies(std::int64_t size, double theta) {
   return result;
 }
 
-void fill_table(std::span<const double> frequencies, std::span<const std::int64_t> positions,
-                float* out) {
-  const auto half = static_cast<std::int64_t>(frequencies.size());
+void fill_table(const Turns& turns, std::span<const std::int64_t> positions, float* out) {
+  const std::int64_t half = turns.size / 2, turned = std::ssize(turns.frequencies);
+  CAUSEWAY_CHECK(turned <= half, "more frequencies than pairs");
   const auto count = static_cast<std::int64_t>(positions.size());
   parallel_ranges(count, 1 + 1024 / (half + 1), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       float* row = out + t * 2 * half;
-      for (std::int64_t i = 0; i < half; ++i) {
+      for (std::int64_t i = 0; i < turned; ++i) {
         const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) *
-                             frequencies[static_cast<std::size_t>(i)];
-        row[i] = static_cast<float>(std::cos(angle));
-        row[half + i] = static_cast<float>(std::sin(angle));
+                             turns.frequencies[static_cast<std::size_t>(i)];
+        row[i] = static_cast<float>(turns.amplitude * std::cos(angle));
+        row[half + i] = static_cast<float>(turns.amplitude * std::sin(angle));
       }
+      std::fill(row + turned, row + half, 1.0f);
+      std::fill(row + half + turned, row + 2 * half, 0.0f);
     }
   });
 }

@@ -16,9 +16,16 @@ namespace causeway::kernels::rope {
 // theta^(-2i / size) for i in [0, size / 2). `size` is even.
 std::vector<double> frequencies(std::int64_t size, double theta);
 
+// How heads of `size` elements are turned: pair i by position × frequencies[i], and multiplied by
+// `amplitude`. Pairs for which there is no frequency stay as they are.
+struct Turns {
+  std::span<const double> frequencies{};  // at most size / 2
+  std::int64_t size = 0;
+  double amplitude = 1;
+};
+
 // out [positions][cosines of size / 2, sines of size / 2], for the given positions.
-void fill_table(std::span<const double> frequencies, std::span<const std::int64_t> positions,
-                float* out);
+void fill_table(const Turns& turns, std::span<const std::int64_t> positions, float* out);
 
 struct Params {
   std::int64_t tokens = 0;

@@ -19,7 +19,7 @@ TEST(RopeTest, EveryVariantTurnsByPositionTimesFrequency) {
       const std::vector<std::int64_t> positions = {0, 1, 77, 130'000, random.below(1 << 20)};
       const std::int64_t tokens = std::ssize(positions), heads = 3, stride = heads * size + 1;
       std::vector<float> table(static_cast<std::size_t>(tokens * size));
-      fill_table(frequency, positions, table.data());
+      fill_table({.frequencies = frequency, .size = size}, positions, table.data());
       const auto before = random_floats(random, tokens * stride);
       auto x = before;
       run({.tokens = tokens,
@@ -44,6 +44,21 @@ TEST(RopeTest, EveryVariantTurnsByPositionTimesFrequency) {
         }
       }
       EXPECT_LT(relative_error(x, exact), 1e-6) << name_of(variant) << ", size " << size;
+    }
+  }
+}
+
+TEST(RopeTest, PairsWithoutAFrequencyStayAsTheyAre) {
+  const std::vector<double> two = {1, 0.25};
+  const std::vector<std::int64_t> positions = {0, 3, 70'000};
+  std::vector<float> table(3 * 10);
+  fill_table({.frequencies = two, .size = 10, .amplitude = 1.5}, positions, table.data());
+  for (std::size_t t = 0; t < 3; ++t) {
+    for (std::size_t i = 0; i < 5; ++i) {
+      const double angle = i < 2 ? static_cast<double>(positions[t]) * two[i] : 0;
+      const double amplitude = i < 2 ? 1.5 : 1;
+      EXPECT_FLOAT_EQ(table[t * 10 + i], static_cast<float>(amplitude * std::cos(angle)));
+      EXPECT_FLOAT_EQ(table[t * 10 + 5 + i], static_cast<float>(amplitude * std::sin(angle)));
     }
   }
 }

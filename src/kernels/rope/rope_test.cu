@@ -11,8 +11,10 @@ namespace {
 using testing::Device;
 using testing::must;
 
-void run_case(Random& random, std::int64_t size, testing::Report& report) {
-  const std::vector<double> f = frequencies(size, 500000);
+// Of which RoPE turns the first `turned` elements.
+void run_case(Random& random, std::int64_t size, std::int64_t turned, testing::Report& report) {
+  const std::vector<double> f = frequencies(turned, 500000);
+  const double amplitude = turned == size ? 1 : 1.19;
   std::vector<std::int32_t> position;
   std::vector<std::int64_t> wide;
   for (int i = 0; i < 37; ++i) {
@@ -21,13 +23,15 @@ void run_case(Random& random, std::int64_t size, testing::Report& report) {
   }
   position[5] = -1;
   std::vector<float> exact(wide.size() * static_cast<std::size_t>(size));
-  fill_table(f, wide, exact.data());
+  fill_table(Turns{.frequencies = f, .size = size, .amplitude = amplitude}, wide, exact.data());
   Device<double> d_f(f);
   Device<std::int32_t> d_position(position);
   Device<float> out(exact.size());
   must(fill_table(TableCuda{.tokens = 37,
                             .size = size,
                             .frequencies = d_f.get(),
+                            .pairs = turned / 2,
+                            .amplitude = amplitude,
                             .position = d_position.get(),
                             .out = out.get()},
                   nullptr));
@@ -39,7 +43,8 @@ void run_case(Random& random, std::int64_t size, testing::Report& report) {
     if (empty != std::isnan(got[i])) worst = INFINITY;
     if (!empty) worst = std::max(worst, std::abs(double{got[i]} - exact[i]));
   }
-  report.error_at_most(worst, 1.2e-7, "size " + std::to_string(size));
+  report.error_at_most(worst, 1.2e-7,
+                       "size " + std::to_string(size) + ", turned " + std::to_string(turned));
 }
 
 int run_all(std::uint64_t seed) {
@@ -48,7 +53,8 @@ int run_all(std::uint64_t seed) {
   Random random(seed);
   testing::Report report;
   for (const std::int64_t size : {2, 8, 64, 80, 128, 256}) {
-    run_case(random, size, report);
+    run_case(random, size, size, report);
+    if (size >= 8) run_case(random, size, size / 8 * 6, report);
   }
   return report.finish();
 }

@@ -38,7 +38,8 @@ struct Args {
   float* top_logprob;
   int64_t top_stride;
   int vocab;
-  int slice;  // ids of a CTA, a multiple of 4
+  int slice;    // ids of a CTA, a multiple of 4
+  int counted;  // of these, how many have counts at once
   bool penalties;
 };
 
@@ -96,12 +97,17 @@ struct Shared {
 
 constexpr int slice_of(int vocab) { return (vocab + 4 * kCluster - 1) / (4 * kCluster) * 4; }
 
-// With penalties a slice has counts beside its logits.
-constexpr int shared_bytes(int slice, bool penalties) {
-  return static_cast<int>(sizeof(Shared)) + slice * 4 * (penalties ? 2 : 1);
-}
+// With penalties tokens have counts beside the slice's logits: of the whole slice where there is
+// room, else of a part at a time.
 constexpr int kSharedMax = 227 * 1024;
-static_assert(shared_bytes(slice_of(kVocabMax), true) <= kSharedMax);
+constexpr int counted_of(int slice, bool penalties) {
+  const int room = (kSharedMax - static_cast<int>(sizeof(Shared)) - slice * 4) / 4;
+  return !penalties ? 0 : room < slice ? room : slice;
+}
+constexpr int shared_bytes(int slice, bool penalties) {
+  return static_cast<int>(sizeof(Shared)) + (slice + counted_of(slice, penalties)) * 4;
+}
+static_assert(counted_of(slice_of(kVocabMax), true) > 4096);
 
 // One row, one CTA of its cluster.
 struct Row {
@@ -369,20 +375,28 @@ struct Row {
   }
 
   __device__ void penalise(int* counts) {
+#pragma unroll 1
+    for (int begin = 0; begin < count; begin += a.counted) {
+      penalise_part(counts, begin, min(count - begin, a.counted));
+    }
+  }
+
+  // Ids [begin, begin + part) of the slice.
+  __device__ void penalise_part(int* counts, int begin, int part) {
     constexpr int kSeen = 1 << 30;
-    for (int i = thread(); i < count; i += kThreads) counts[i] = 0;
+    for (int i = thread(); i < part; i += kThreads) counts[i] = 0;
     __syncthreads();
     const TokenId* history = a.history + row.history_begin;
     for (int i = thread(); i < row.history_tokens; i += kThreads) {
-      const int at = history[i] - first;
-      if (history[i] < 0 || at < 0 || at >= count) continue;
+      const int at = history[i] - first - begin;
+      if (history[i] < 0 || at < 0 || at >= part) continue;
       atomicOr(&counts[at], kSeen);
       if (i >= row.prompt_tokens) atomicAdd(&counts[at], 1);
     }
     __syncthreads();
-    for (int i = thread(); i < count; i += kThreads) {
+    for (int i = thread(); i < part; i += kThreads) {
       if (counts[i] == 0) continue;
-      float x = values[i];
+      float x = values[begin + i];
       if (row.repetition_penalty != 1.0f) {
         x = x > 0 ? __fdiv_rn(x, row.repetition_penalty) : __fmul_rn(x, row.repetition_penalty);
       }
@@ -393,7 +407,7 @@ struct Row {
                                    __fmul_rn(row.frequency_penalty, static_cast<float>(outputs)));
         x = __fsub_rn(x, by);
       }
-      values[i] = x;
+      values[begin + i] = x;
     }
     __syncthreads();
   }
@@ -627,6 +641,7 @@ Status run(const ParamsCuda& p, CudaStream stream) {
   a.vocab = static_cast<int>(p.vocab);
   a.slice = slice_of(a.vocab);
   a.penalties = p.penalties && p.history != nullptr;
+  a.counted = counted_of(a.slice, a.penalties);
   LaunchShape shape = {dim3(static_cast<unsigned>(p.rows * kCluster)), dim3(kThreads)};
   shape.cluster = kCluster;
   if (p.all_greedy) return launch("greedy sampling", stream, shape, greedy_kernel, a);

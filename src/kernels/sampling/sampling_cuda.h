@@ -49,7 +49,7 @@ struct TokenEditCuda {
 
 constexpr std::int32_t kAllowedMax = 1024;
 constexpr std::int32_t kTopLogprobsMax = 64;
-constexpr std::int64_t kVocabMax = 192 << 10;  // what fits a cluster's shared memory
+constexpr std::int64_t kVocabMax = 320 << 10;  // what fits a cluster's shared memory
 
 struct ParamsCuda {
   std::int64_t rows = 0;

@@ -328,8 +328,8 @@ int run_all(std::uint64_t seed, bool small) {
   testing::Report report;
   Tally tally;
   const std::vector<std::int64_t> few = {1, 33, 400},
-                                  all = {1,    2,    7,     31,     32,     33,
-                                         1000, 4099, 32000, 128256, 151936, kVocabMax};
+                                  all = {1,    2,     7,      31,     32,     33,       1000,
+                                         4099, 32000, 128256, 151936, 262208, kVocabMax};
   for (const std::int64_t vocab : small ? few : all) {
     const Batch b = random_batch(random, vocab, small ? 6 : vocab > 5000 ? 96 : 257);
     const Answers got = run_on_gpu(b);

@@ -246,4 +246,23 @@ inline double hbm_read_gb_per_s(cudaStream_t stream, const void* memory, std::in
   return static_cast<double>(bytes) / us * 1e-3;
 }
 
+// Largest difference between two memories, in bf16 steps of the value; NaN must be NaN in both.
+inline double steps_apart(const std::vector<BFloat16>& a, const std::vector<BFloat16>& b) {
+  constexpr std::size_t kStretch = 4096;
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    // Nearly all of it is what was there before.
+    while (i % kStretch == 0 && i + kStretch <= a.size() &&
+           std::memcmp(&a[i], &b[i], kStretch * sizeof(BFloat16)) == 0) {
+      i += kStretch;
+    }
+    if (i == a.size()) break;
+    if (a[i].bits == b[i].bits) continue;
+    const float x = to_float(a[i]), y = to_float(b[i]);
+    if (!std::isfinite(x) || !std::isfinite(y)) return INFINITY;
+    worst = std::max(worst, double{std::abs(x - y)} / (std::max(std::abs(x), std::abs(y)) + 1e-3));
+  }
+  return worst * 128;
+}
+
 }  // namespace causeway::kernels::testing

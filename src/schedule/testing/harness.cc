@@ -16,9 +16,10 @@ void Harness::add_model(ModelId model, std::int64_t tokens_per_block) {
 }
 
 void Harness::add(std::int64_t id, ModelId model, std::int64_t prompt, std::int64_t output,
-                  std::int32_t priority, int family) {
+                  std::int32_t priority, int family, bool scores) {
   Sequence& sequence = sequences_[RequestId(id)];
   sequence.model = model;
+  sequence.scores = scores;
   for (std::int64_t i = 0; i < prompt; ++i) {
     sequence.tokens.push_back(static_cast<TokenId>(family != 0 ? family + 7 * i : 1000 * id + i));
   }
@@ -29,7 +30,8 @@ void Harness::add(std::int64_t id, ModelId model, std::int64_t prompt, std::int6
                                     .slo = {},
                                     .priority = priority,
                                     .arrival = Nanos(id),
-                                    .length_max = Tokens(prompt + output)});
+                                    .length_max = Tokens(prompt + output),
+                                    .scores = scores});
 }
 
 void Harness::execute() {
@@ -38,7 +40,9 @@ void Harness::execute() {
   }
   for (const Admission& admission : decision_.admitted) {
     const Sequence& sequence = sequences_.at(admission.request);
-    const Tokens cached = kv_.open(admission.request, sequence.model, sequence.tokens);
+    const std::span<const TokenId> looked_up(sequence.tokens);
+    const Tokens cached = kv_.open(admission.request, sequence.model,
+                                   sequence.scores ? looked_up.first(0) : looked_up);
     CAUSEWAY_CHECK(cached == admission.cached, "open() found another prefix than was planned");
   }
   ++steps_;

@@ -24,7 +24,7 @@ class Harness {
   // A sequence of `prompt` tokens that ends after `output` more; tokens are those of `family`, so
   // that sequences of one family share prefixes (0: all different).
   void add(std::int64_t id, ModelId model, std::int64_t prompt, std::int64_t output,
-           std::int32_t priority = 0, int family = 0);
+           std::int32_t priority = 0, int family = 0, bool scores = false);
   // Decides, executes and completes a step at `now`; removes what has ended.
   const Decision& step(Nanos now);
   // The three parts of it, for measuring the first alone.
@@ -47,6 +47,7 @@ class Harness {
     std::vector<TokenId> tokens;
     std::size_t length_max = 0;
     Handle handle;
+    bool scores = false;
   };
 
   kv::KvCache kv_;

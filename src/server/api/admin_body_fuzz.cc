@@ -1,8 +1,11 @@
-// Any bytes as a body or a query of the admin port. The first byte picks which.
+// Any bytes as a body, a query, or the headers Host and Origin (a line each) of the admin port. The
+// first byte picks which.
+#include <algorithm>
 #include <cstdint>
 
 #include "base/check.h"
 #include "server/api/admin_body.h"
+#include "server/api/origin.h"
 #include "text/utf8.h"
 
 namespace causeway::server {
@@ -17,16 +20,31 @@ void check(const MaybeError& error) {
   CAUSEWAY_CHECK(!text::first_invalid_utf8(out));
 }
 
+// Whoever is let in with an origin is the server's own page, by an address or as localhost.
+void fuzz_site(std::string_view text) {
+  const std::string_view host = text.substr(0, text.find('\n'));
+  const std::string_view origin = text.substr(std::min(text.size(), host.size() + 1));
+  const MaybeError error = check_site(host, origin);
+  CAUSEWAY_CHECK(!error || error->status == 403);
+  if (error || origin.empty()) return;
+  CAUSEWAY_CHECK(origin.starts_with("http://") && origin.substr(7) == host);
+  if (host.empty() || host.starts_with('[')) return;
+  const std::string_view name = host.substr(0, host.find(':'));
+  CAUSEWAY_CHECK(name == "localhost" ||
+                 name.find_first_not_of("0123456789.") == std::string_view::npos);
+}
+
 void fuzz(std::uint8_t which, std::string_view text) {
   AdminBody body;
   bool flag = false;
-  switch (which % 5) {
+  switch (which % 6) {
     case 0: return check(parse_sleep_query(text, flag));
     case 1: return check(parse_wake_query(text));
     case 2: return check(parse_health_query(text, flag));
+    case 5: return fuzz_site(text);
     default: break;
   }
-  const bool may_wait = which % 5 == 3;
+  const bool may_wait = which % 6 == 3;
   const MaybeError error = parse_admin_body(text, {}, may_wait, body);
   check(error);
   if (error) return;

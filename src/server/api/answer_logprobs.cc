@@ -54,34 +54,54 @@ void AnswerWriter::append_completion_token(std::string& out, TokenId id) const {
   append_json_token(out, tokenizer_.token_bytes(id));
 }
 
-void AnswerWriter::append_completion_logprobs(std::string& out,
-                                              std::span<const PlacedToken> tokens) const {
+void AnswerWriter::append_completion_top(std::string& out, const PlacedToken& placed,
+                                         std::size_t most) const {
+  char before = '{';
+  bool chosen_told = false;
+  const auto append_one = [&](TokenId id, float logprob) {
+    out += std::exchange(before, ',');
+    append_completion_token(out, id);
+    out += ':';
+    append_json_logprob(out, logprob);
+    chosen_told = chosen_told || id == placed.token.token;
+  };
+  const auto& top = placed.token.top;
+  for (std::size_t i = 0; i < std::min(most, top.size()); ++i) {
+    append_one(top[i].token, top[i].logprob);
+  }
+  // The API always tells the chosen token's, so that there may be one more than was asked for.
+  if (!chosen_told) append_one(placed.token.token, placed.token.logprob);
+  out += '}';
+}
+
+void AnswerWriter::append_completion_logprobs(std::string& out, const ChoiceText& choice) const {
+  std::span<const PlacedToken> prompt;
+  if (echoed_logprobs_) prompt = choice.prompt_scores;
   const auto list = [&](const char* name, auto&& append_one) {
     out += name;
-    for (const PlacedToken& placed : tokens) {
-      if (&placed != tokens.data()) out += ',';
-      append_one(placed);
+    std::string_view comma;
+    for (const auto tokens : {prompt, choice.tokens}) {
+      for (const PlacedToken& placed : tokens) {
+        out += std::exchange(comma, ",");
+        append_one(placed);
+      }
     }
     out += ']';
   };
+  // Before the first token of a prompt the model was asked nothing.
+  const auto unless_first = [&](const PlacedToken& placed, auto&& append) {
+    if (&placed != prompt.data()) return append();
+    out += "null";
+  };
   list("{\"tokens\":[",
        [&](const auto& placed) { append_completion_token(out, placed.token.token); });
-  list(",\"token_logprobs\":[",
-       [&](const auto& placed) { append_json_logprob(out, placed.token.logprob); });
+  list(",\"token_logprobs\":[", [&](const auto& placed) {
+    unless_first(placed, [&] { append_json_logprob(out, placed.token.logprob); });
+  });
   list(",\"top_logprobs\":[", [&](const auto& placed) {
-    char before = '{';
-    bool chosen_told = false;
-    const auto append_one = [&](TokenId id, float logprob) {
-      out += std::exchange(before, ',');
-      append_completion_token(out, id);
-      out += ':';
-      append_json_logprob(out, logprob);
-      chosen_told = chosen_told || id == placed.token.token;
-    };
-    for (const auto& best : placed.token.top) append_one(best.token, best.logprob);
-    // The API always tells the chosen token's, so that there may be one more than was asked for.
-    if (!chosen_told) append_one(placed.token.token, placed.token.logprob);
-    out += '}';
+    unless_first(placed, [&] {
+      append_completion_top(out, placed, static_cast<std::size_t>(top_logprobs_));
+    });
   });
   list(",\"text_offset\":[",
        [&](const auto& placed) { append_json_integer(out, placed.text_offset); });

@@ -1,6 +1,7 @@
 #include "server/api/answer_writer.h"
 
 #include "server/api/json_write.h"
+#include "server/api/prompt_scores.h"
 
 namespace causeway::server {
 namespace {
@@ -46,6 +47,9 @@ std::string head_of(const AnswerWriter::Head& head, std::string_view object) {
 AnswerWriter::AnswerWriter(const Head& head, const text::Tokenizer& tokenizer)
     : chat_(head.endpoint == Endpoint::kChat),
       logprobs_(head.logprobs),
+      echoed_logprobs_(head.echoed_logprobs),
+      top_logprobs_(head.top_logprobs),
+      prompt_logprobs_(head.prompt_logprobs),
       token_ids_(head.token_ids),
       tokens_as_ids_(head.tokens_as_ids),
       include_usage_(head.include_usage),
@@ -115,7 +119,10 @@ void AnswerWriter::append_answer(std::string& out, std::span<const ChoiceText> c
     append_tail(out, choice);
   }
   out += ']';
-  if (chat_ && !choices.empty()) append_prompt_ids(out, choices[0].prompt_tokens);
+  if (chat_ && !choices.empty()) {
+    append_prompt_ids(out, choices[0].prompt_tokens);
+    append_prompt_scores(out, choices[0].prompt_scores);
+  }
   out += ",\"usage\":";
   append_usage(out, usage);
   out += '}';
@@ -123,12 +130,13 @@ void AnswerWriter::append_answer(std::string& out, std::span<const ChoiceText> c
 
 void AnswerWriter::append_tail(std::string& out, const ChoiceText& choice) const {
   out += ",\"logprobs\":";
-  append_logprobs(out, choice.tokens);
+  append_logprobs(out, choice);
   if (token_ids_) {
     out += ",\"token_ids\":";
     append_ids(out, choice.tokens, [](const PlacedToken& placed) { return placed.token.token; });
     if (!chat_) append_prompt_ids(out, choice.prompt_tokens);
   }
+  if (!chat_) append_prompt_scores(out, choice.prompt_scores);
   out += ",\"finish_reason\":";
   if (choice.finish_reason.empty()) {
     out += "null}";
@@ -144,13 +152,20 @@ void AnswerWriter::append_prompt_ids(std::string& out, std::span<const TokenId> 
   append_ids(out, tokens, [](TokenId id) { return id; });
 }
 
-void AnswerWriter::append_logprobs(std::string& out, std::span<const PlacedToken> tokens) const {
+void AnswerWriter::append_prompt_scores(std::string& out,
+                                        std::span<const PlacedToken> prompt) const {
+  if (prompt_logprobs_ < 0) return;
+  out += ",\"prompt_logprobs\":";
+  append_prompt_logprobs(out, tokenizer_, prompt, prompt_logprobs_);
+}
+
+void AnswerWriter::append_logprobs(std::string& out, const ChoiceText& choice) const {
   if (!logprobs_) {
     out += "null";
   } else if (chat_) {
-    append_chat_logprobs(out, tokens);
+    append_chat_logprobs(out, choice.tokens);
   } else {
-    append_completion_logprobs(out, tokens);
+    append_completion_logprobs(out, choice);
   }
 }
 

@@ -26,6 +26,7 @@ struct ChoiceText {
   std::string_view finish_reason;       // "": null, more follows
   std::span<const text::ToolCallDelta> calls;
   std::span<const TokenId> prompt_tokens;  // to be told with this: of the whole answer or its start
+  std::span<const PlacedToken> prompt_scores;  // likewise
 };
 
 class AnswerWriter {
@@ -36,9 +37,12 @@ class AnswerWriter {
     std::int64_t created_unix_seconds = 0;
     std::string_view model;
     bool logprobs = false;
-    bool token_ids = false;      // of prompt and answer, as vLLM has it
-    bool tokens_as_ids = false;  // log-probabilities spell tokens as "token_id:5"
-    std::uint64_t call_ids = 0;  // decides the ids of calls of tools
+    bool echoed_logprobs = false;       // with logprobs: of the prompt first
+    std::int32_t top_logprobs = 0;      // of a prompt's tokens, how many
+    std::int32_t prompt_logprobs = -1;  // -1: none; so many, as vLLM has them
+    bool token_ids = false;             // of prompt and answer, as vLLM has it
+    bool tokens_as_ids = false;         // log-probabilities spell tokens as "token_id:5"
+    std::uint64_t call_ids = 0;         // decides the ids of calls of tools
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
     bool include_usage = false;  // events carry "usage": null, the last one the numbers
   };
@@ -57,9 +61,10 @@ class AnswerWriter {
                      const Usage& usage) const;
 
  private:
-  void append_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
+  void append_logprobs(std::string& out, const ChoiceText& choice) const;
   void append_chat_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
-  void append_completion_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
+  void append_completion_logprobs(std::string& out, const ChoiceText& choice) const;
+  void append_completion_top(std::string& out, const PlacedToken& placed, std::size_t most) const;
   void append_chat_token(std::string& out, TokenId id, float logprob) const;
   void append_completion_token(std::string& out, TokenId id) const;
   void append_token_as_id(std::string& out, TokenId id) const;
@@ -71,9 +76,13 @@ class AnswerWriter {
   void append_event_end(std::string& out, const Usage* so_far) const;
   // A chat has one prompt, told beside its choices; each choice of a completion tells its own.
   void append_prompt_ids(std::string& out, std::span<const TokenId> tokens) const;
+  void append_prompt_scores(std::string& out, std::span<const PlacedToken> prompt) const;
 
   bool chat_;
   bool logprobs_;
+  bool echoed_logprobs_;
+  std::int32_t top_logprobs_;
+  std::int32_t prompt_logprobs_;
   bool token_ids_;
   bool tokens_as_ids_;
   bool include_usage_;

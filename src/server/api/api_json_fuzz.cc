@@ -7,6 +7,7 @@
 #include "grammar/check_constraint.h"
 #include "server/api/answer_writer.h"
 #include "server/api/prepare.h"
+#include "server/api/prompt_scores.h"
 #include "server/bench/byte_model.h"
 #include "text/utf8.h"
 
@@ -70,14 +71,20 @@ void answer(const GenerationRequest& asked, const Prepared& prepared) {
   head.endpoint = asked.endpoint;
   head.model = asked.model;
   head.logprobs = asked.top_logprobs >= 0;
+  head.echoed_logprobs = asked.echoes_logprobs();
+  head.top_logprobs = asked.top_logprobs;
+  head.prompt_logprobs = asked.prompt_logprobs;
   head.token_ids = asked.return_token_ids;
   head.tokens_as_ids = asked.tokens_as_ids;
   const AnswerWriter writer(head, *model().tokenizer);
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();
   const auto calls = choice.take_calls();
+  std::vector<request::OutputToken> prompt;
+  for (const TokenId id : prepared.requests[0].prompt) prompt.push_back({id, -1.0f, {{id, -1.0f}}});
+  const auto scores = place_prompt(*model().tokenizer, prompt, text);
   const ChoiceText whole{
-      0, text, tokens, choice.finish_reason(), calls, prepared.requests[0].prompt};
+      0, text, tokens, choice.finish_reason(), calls, prepared.requests[0].prompt, scores};
   std::string out;
   writer.append_role_event(out, 0, whole.prompt_tokens);
   writer.append_event(out, whole);
@@ -105,7 +112,8 @@ void fuzz(Endpoint endpoint, std::string_view body) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace causeway::server;  // NOLINT: the fuzzer's entry must be global
   if (size == 0) return 0;
-  const auto endpoint = data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kCompletions;
+  auto endpoint = data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kCompletions;
+  if (data[0] == 'e') endpoint = Endpoint::kEmbeddings;
   fuzz(endpoint, {reinterpret_cast<const char*>(data) + 1, size - 1});
   return 0;
 }

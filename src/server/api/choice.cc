@@ -8,12 +8,14 @@ namespace causeway::server {
 
 Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
                text::ToolCallFormat format)
-    : detokenizer_(tokenizer, asked.endpoint == Endpoint::kChat && !asked.continue_final_message
+    : tokenizer_(tokenizer),
+      detokenizer_(tokenizer, asked.endpoint == Endpoint::kChat && !asked.continue_final_message
                                   ? text::Detokenizer::Begin::kStart
                                   : text::Detokenizer::Begin::kContinuation),
       matcher_(asked.stop, asked.include_stop_in_output),
       skip_special_(asked.skip_special_tokens),
       keeps_tokens_(asked.top_logprobs >= 0 || asked.return_token_ids),
+      echo_only_(asked.echo_only()),
       min_tokens_(asked.min_tokens) {
   if (!asked.calls_tools) return;
   text::ToolCallParser::Options options{.format = format};
@@ -38,6 +40,7 @@ void Choice::take_parsed() {
 }
 
 void Choice::push(std::vector<request::OutputToken> tokens) {
+  if (echo_only_) return;
   for (request::OutputToken& token : tokens) {
     if (finished_ || stopped()) return;
     ++generated_;
@@ -59,7 +62,9 @@ void Choice::finish(request::FinishReason reason) {
     parser_->finish();
     take_parsed();
   }
-  if (stopped() || reason == request::FinishReason::kStop) {
+  if (echo_only_) {
+    finish_reason_ = "length";
+  } else if (stopped() || reason == request::FinishReason::kStop) {
     finish_reason_ = parser_ && parser_->told() > 0 ? "tool_calls" : "stop";
   } else if (reason == request::FinishReason::kLength) {
     finish_reason_ = "length";

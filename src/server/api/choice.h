@@ -26,6 +26,8 @@ class Choice {
   Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
          text::ToolCallFormat format = text::ToolCallFormat::kNone);
 
+  // Its text comes behind so many characters of another: text offsets count from there.
+  void begin_behind(std::int64_t characters) { characters_ = characters; }
   // Takes tokens up to the one that completes a stop string; later ones are dropped. Appends the
   // text that became certain, and the tokens taken when their log-probabilities or ids were asked
   // for.
@@ -43,6 +45,7 @@ class Choice {
   bool stopped() const { return matcher_.stopped(); }
   bool finished() const { return finished_; }
   std::int64_t generated() const { return generated_; }
+  const text::Tokenizer& tokenizer() const { return tokenizer_; }
   // "stop", "length", "tool_calls" (a stop behind calls), or "" when it ended otherwise.
   std::string_view finish_reason() const { return finish_reason_; }
 
@@ -50,12 +53,14 @@ class Choice {
   void add_text(std::string text);
   void take_parsed();
 
+  const text::Tokenizer& tokenizer_;
   text::Detokenizer detokenizer_;
   StopMatcher matcher_;
   bool skip_special_;
   TokenId mark_ = -1;  // begins calls, and is part of the text although it may be special
   std::optional<text::ToolCallParser> parser_;
   bool keeps_tokens_;  // for log-probabilities or ids
+  bool echo_only_;     // nothing that is generated is told
   std::int64_t min_tokens_;
   bool finished_ = false;
   std::int64_t generated_ = 0;

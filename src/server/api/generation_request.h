@@ -1,7 +1,8 @@
-// What a body of /v1/chat/completions or /v1/completions asks for, validated as far as that is
-// possible without the model: prepare.h does the rest.
+// What a body of /v1/chat/completions, /v1/completions or /v1/embeddings asks for, validated as far
+// as that is possible without the model: prepare.h does the rest.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,9 +33,13 @@ struct ApiLimits {
   std::size_t tool_name_bytes_max = 128;
   std::size_t tokenize_bytes_max = std::size_t{64} << 20;  // of an answer of /tokenize
   std::size_t echo_bytes_max = std::size_t{16} << 20;      // of prompts told again, all choices
+  // Of the prompt tokens of all choices, the best beside each counted.
+  std::int64_t prompt_logprobs_max = 1 << 18;
+  std::size_t embedded_max = 2048;              // inputs
+  std::int64_t embedded_numbers_max = 1 << 22;  // of the embeddings of one answer
 };
 
-enum class Endpoint { kChat, kCompletions };
+enum class Endpoint { kChat, kCompletions, kEmbeddings };
 
 // The JSON that a chat template reads; defined in chat_body.h, which holds the heavy header.
 struct ChatBody;
@@ -46,6 +51,18 @@ struct GenerationRequest {
   GenerationRequest(GenerationRequest&&) noexcept;
   GenerationRequest& operator=(GenerationRequest&&) noexcept;
   ~GenerationRequest();
+  // `echo` with `logprobs` tells those of the prompt, too.
+  bool echoes_logprobs() const { return echo && top_logprobs >= 0; }
+  // What the engine is asked for: request::SamplingParams::prompt_logprobs.
+  std::int32_t prompt_top() const {
+    return std::max(prompt_logprobs, echoes_logprobs() ? top_logprobs : -1);
+  }
+  bool echo_only() const { return max_tokens == 0; }
+  // The field that the prompt comes from.
+  std::string_view prompt_field() const {
+    if (endpoint == Endpoint::kEmbeddings) return "input";
+    return endpoint == Endpoint::kChat ? "messages" : "prompt";
+  }
   // Frees what only prepare() reads.
   void drop_prompt();
 
@@ -62,8 +79,9 @@ struct GenerationRequest {
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   std::optional<std::int64_t> seed;
-  std::optional<std::int64_t> max_tokens;
-  std::int32_t top_logprobs = -1;  // -1: no logprobs
+  std::optional<std::int64_t> max_tokens;  // 0: of kCompletions with `echo`, the prompt alone
+  std::int32_t top_logprobs = -1;          // -1: no logprobs
+  std::int32_t prompt_logprobs = -1;       // likewise, of the prompt as vLLM tells them
   std::vector<std::string> stop;
   std::vector<std::int64_t> stop_token_ids;
   std::int64_t min_tokens = 0;
@@ -88,8 +106,13 @@ struct GenerationRequest {
   std::string constraint_field;
   std::int32_t priority = 0;  // as request::Request: larger runs first
 
+  // kEmbeddings.
+  request::Pooling pooling = request::Pooling::kNone;
+  std::optional<std::int64_t> dimensions;  // the first; empty: all
+  bool base64 = false;
+
   std::unique_ptr<ChatBody> chat;  // kChat, until drop_prompt()
-  std::vector<Prompt> prompts;     // kCompletions
+  std::vector<Prompt> prompts;     // of the others
 };
 
 // Never throws. On an error `out` is in an unspecified state.

@@ -64,6 +64,11 @@ MaybeError parse_generation(Endpoint endpoint, std::string_view body, const ApiL
   out.endpoint = endpoint;
   Fields fields(json);
   parse_model(fields, out.model);
+  if (endpoint == Endpoint::kEmbeddings) {
+    parse_embedding(fields, limits, out);
+    fields.reject_rest();
+    return fields.error();
+  }
   parse_sampling(fields, limits, out);
   if (endpoint == Endpoint::kChat) {
     parse_chat(fields, limits, out);

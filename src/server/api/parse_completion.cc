@@ -25,26 +25,26 @@ bool add_prompt(const Json& value, GenerationRequest& out) {
   return true;
 }
 
-void parse_prompt(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
-  const Json* prompt = fields.value("prompt");
-  if (prompt == nullptr) return fields.fail("prompt", kPromptForm);
+}  // namespace
+
+void parse_prompts(Fields& fields, std::string_view name, std::size_t most,
+                   GenerationRequest& out) {
+  const Json* prompt = fields.value(name);
+  if (prompt == nullptr) return fields.fail(name, kPromptForm);
   const bool one = prompt->is_string() ||
                    (prompt->is_array() && !prompt->empty() && prompt->front().is_number());
   if (one) {
-    if (!add_prompt(*prompt, out)) fields.fail("prompt", kPromptForm);
+    if (!add_prompt(*prompt, out)) fields.fail(name, kPromptForm);
     return;
   }
-  if (!prompt->is_array() || prompt->empty()) return fields.fail("prompt", kPromptForm);
-  if (prompt->size() > static_cast<std::size_t>(limits.choices_max)) {
-    return fields.fail("prompt",
-                       "has more than " + std::to_string(limits.choices_max) + " prompts");
+  if (!prompt->is_array() || prompt->empty()) return fields.fail(name, kPromptForm);
+  if (prompt->size() > most) {
+    return fields.fail(name, "has more than " + std::to_string(most) + " prompts");
   }
   for (const Json& value : *prompt) {
-    if (!add_prompt(value, out)) return fields.fail("prompt", kPromptForm);
+    if (!add_prompt(value, out)) return fields.fail(name, kPromptForm);
   }
 }
-
-}  // namespace
 
 bool to_tokens(const Json& list, std::vector<TokenId>& out) {
   if (!list.is_array()) return false;
@@ -57,7 +57,7 @@ bool to_tokens(const Json& list, std::vector<TokenId>& out) {
 }
 
 void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
-  parse_prompt(fields, limits, out);
+  parse_prompts(fields, "prompt", static_cast<std::size_t>(limits.choices_max), out);
   if (const auto logprobs = fields.integer("logprobs", 0, 20)) {
     out.top_logprobs = static_cast<std::int32_t>(*logprobs);
   }
@@ -65,10 +65,8 @@ void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest
     fields.fail("continue_final_message", "is of chats; a completion goes on by itself");
   }
   out.echo = fields.boolean("echo").value_or(false);
-  if (out.echo && out.top_logprobs >= 0) {
-    fields.fail("echo",
-                "with `logprobs` would need log-probabilities of the prompt, which this "
-                "server does not have; leave one of them out");
+  if (out.echo_only() && !out.echo) {
+    fields.fail("max_tokens", "must be from 1 to 2147483647; 0 needs `echo`");
   }
 }
 

@@ -29,6 +29,12 @@ void parse_tools(Fields& fields, const ApiLimits& limits, GenerationRequest& out
 // `tool_calls` of an assistant's message, into `out`; false when there are none.
 bool parse_tool_calls(Fields& message, const ApiLimits& limits, Json& out);
 void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// All fields of /v1/embeddings but the model.
+void parse_embedding(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+
+// Texts or tokens in every form that a field of this name may have, `most` of them.
+void parse_prompts(Fields& fields, std::string_view name, std::size_t most, GenerationRequest& out);
+void parse_priority(Fields& fields, GenerationRequest& out);
 
 // A list of token ids that fit TokenId; false for anything else.
 bool to_tokens(const Json& list, std::vector<TokenId>& out);

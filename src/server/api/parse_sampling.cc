@@ -67,13 +67,17 @@ void parse_sampling(Fields& fields, const ApiLimits& limits, GenerationRequest& 
   parse_stream(fields, out);
   parse_draw(fields, out);
   out.n = static_cast<std::int32_t>(fields.integer("n", 1, limits.choices_max).value_or(1));
-  out.max_tokens = fields.integer("max_tokens", 1, kInt32Max);
+  out.max_tokens = fields.integer("max_tokens", out.endpoint == Endpoint::kChat ? 1 : 0, kInt32Max);
   parse_stop(fields, limits, out);
   parse_token_fields(fields, limits, out);
   out.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   out.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   out.include_stop_in_output = fields.boolean("include_stop_str_in_output").value_or(false);
   out.add_special_tokens = fields.boolean("add_special_tokens");
+  parse_priority(fields, out);
+}
+
+void parse_priority(Fields& fields, GenerationRequest& out) {
   // Where the field comes from, a lower number is served earlier.
   out.priority = -static_cast<std::int32_t>(
       fields.integer("priority", -kPriorityMax, kPriorityMax).value_or(0));

@@ -63,7 +63,7 @@ TEST(Parse, RefusesBadFieldsByName) {
       {R"("logprobs":5)", "logprobs"},
       {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
       {R"("top_logprobs":2)", "top_logprobs"},
-      {R"("prompt_logprobs":0)", "prompt_logprobs"},
+      {R"("prompt_logprobs":21)", "prompt_logprobs"},
       {R"("include_reasoning":false)", "include_reasoning"},
       {R"("mm_processor_kwargs":{"a":1})", "mm_processor_kwargs"},
       {R"("best_of":2)", "best_of"},
@@ -240,15 +240,36 @@ TEST(Parse, RefusesBadPrompts) {
   EXPECT_TRUE(parse_completion_with(many + "],\"n\":2"));
 }
 
-TEST(Parse, EchoIsOfCompletionsWithoutLogprobs) {
+TEST(Parse, EchoIsOfCompletions) {
   GenerationRequest out;
-  ASSERT_FALSE(parse_generation(Endpoint::kCompletions, R"({"model":"m","prompt":"x","echo":true})",
-                                {}, out));
-  EXPECT_TRUE(out.echo);
-  const auto error = parse_completion_with(R"("prompt":"x","echo":true,"logprobs":0)");
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->param, "echo") << error->message;
+  ASSERT_FALSE(parse_generation(
+      Endpoint::kCompletions, R"({"model":"m","prompt":"x","echo":true,"max_tokens":0})", {}, out));
+  EXPECT_TRUE(out.echo && out.echo_only());
+  EXPECT_EQ(out.prompt_top(), -1);
+  GenerationRequest scored;
+  ASSERT_FALSE(parse_generation(Endpoint::kCompletions,
+                                R"({"model":"m","prompt":"x","echo":true,"logprobs":2})", {},
+                                scored));
+  EXPECT_EQ(scored.prompt_top(), 2);
   EXPECT_EQ(parse_completion_with(R"("prompt":"x","echo":1)")->param, "echo");
+  EXPECT_EQ(parse_completion_with(R"("prompt":"x","max_tokens":0)")->param, "max_tokens");
+  EXPECT_EQ(parse_completion_with(R"("prompt":"x","max_tokens":-1,"echo":true)")->param,
+            "max_tokens");
+}
+
+TEST(Parse, PromptLogprobsAreFewAndOfWholeAnswers) {
+  GenerationRequest out;
+  ASSERT_FALSE(parse_generation(Endpoint::kCompletions,
+                                R"({"model":"m","prompt":"x","prompt_logprobs":20})", {}, out));
+  EXPECT_EQ(out.prompt_top(), 20);
+  for (const char* bad : {"-1", "21", "1.5", "true", "\"1\"", "99999999999999999999"}) {
+    const auto error =
+        parse_completion_with(R"("prompt":"x","prompt_logprobs":)" + std::string(bad));
+    ASSERT_TRUE(error) << bad;
+    EXPECT_EQ(error->param, "prompt_logprobs") << bad;
+  }
+  EXPECT_EQ(parse_completion_with(R"("prompt":"x","prompt_logprobs":1,"stream":true)")->param,
+            "prompt_logprobs");
 }
 
 TEST(Parse, RefusesWhatIsNotAnObject) {

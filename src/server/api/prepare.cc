@@ -88,11 +88,11 @@ MaybeError chat_prompt(const GenerationRequest& asked, const fleet::CatalogueEnt
 MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& prompt,
                              const fleet::CatalogueEntry& model, std::vector<TokenId>& out) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return encode(model, *text, asked.add_special_tokens.value_or(true), "prompt", out);
+    return encode(model, *text, asked.add_special_tokens.value_or(true), asked.prompt_field(), out);
   }
   out = std::get<std::vector<TokenId>>(prompt);
   for (const TokenId id : out) {
-    if (auto error = check_token("prompt", id, model)) return error;
+    if (auto error = check_token(asked.prompt_field(), id, model)) return error;
   }
   return {};
 }
@@ -101,13 +101,14 @@ MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& promp
 MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                request::Request& request) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  const std::string field = asked.endpoint == Endpoint::kChat ? "messages" : "prompt";
+  const std::string field(asked.prompt_field());
   if (prompt == 0) return bad_request("the prompt has no tokens", field);
   const std::int64_t room = model.max_model_len.count - prompt;
   const std::int64_t fallback = asked.endpoint == Endpoint::kChat
                                     ? std::max<std::int64_t>(room, 1)
                                     : std::clamp<std::int64_t>(room, 1, kCompletionTokensDefault);
-  const std::int64_t tokens = asked.max_tokens.value_or(fallback);
+  // The engine generates a token at least.
+  const std::int64_t tokens = std::max<std::int64_t>(1, asked.max_tokens.value_or(fallback));
   if (tokens > room) {
     return bad_request("the model's context is " + std::to_string(model.max_model_len.count) +
                            " tokens; asked for are " + std::to_string(prompt) +
@@ -161,6 +162,39 @@ MaybeError set_echoes(const GenerationRequest& asked, const fleet::CatalogueEntr
   return {};
 }
 
+// After the prompts were found to fit the context.
+MaybeError check_prompt_logprobs(const GenerationRequest& asked, std::int64_t most,
+                                 const Prepared& prepared) {
+  if (asked.prompt_top() < 0) return {};
+  std::int64_t told = 0;
+  for (const request::Request& request : prepared.requests) {
+    told += std::ssize(request.prompt) * (1 + request.sampling.prompt_logprobs);
+  }
+  if (told <= most) return {};
+  const std::string field = asked.prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs";
+  return bad_request("`" + field + "` would tell " + std::to_string(told) +
+                         " log-probabilities of prompts, those of all choices together; at most " +
+                         std::to_string(most) + " are told",
+                     field);
+}
+
+MaybeError check_embeddings(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                            std::int64_t most) {
+  if (asked.pooling == request::Pooling::kNone) return {};
+  const std::int64_t dimensions = asked.dimensions.value_or(model.hidden);
+  if (dimensions > model.hidden) {
+    return bad_request(
+        "`dimensions` must be from 1 to " + std::to_string(model.hidden) + " for this model",
+        "dimensions");
+  }
+  const std::int64_t inputs = std::ssize(asked.prompts);
+  if (inputs * dimensions <= most) return {};
+  return bad_request("`input` would tell " + std::to_string(inputs) + " embeddings of " +
+                         std::to_string(dimensions) + " numbers; at most " + std::to_string(most) +
+                         " numbers are told",
+                     "input");
+}
+
 // After set_stops(): tokens that end the answer are no tokens of its first ones.
 MaybeError set_edits(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                      request::Request& request) {
@@ -196,6 +230,7 @@ void set_sampling(const GenerationRequest& asked, const fleet::CatalogueEntry& m
   out.presence_penalty = asked.presence_penalty;
   out.frequency_penalty = asked.frequency_penalty;
   out.top_logprobs = asked.top_logprobs;
+  out.prompt_logprobs = asked.prompt_top();
 }
 
 // After encode_prompt(), which has checked that the form of the model's calls is known.
@@ -225,6 +260,8 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
   for (std::int32_t i = 0; i < asked.n; ++i) {
     request.sampling.seed = seed + first + static_cast<std::uint64_t>(i);
     out.requests.push_back(request);
+    // A chat tells them once.
+    if (asked.endpoint == Endpoint::kChat) request.sampling.prompt_logprobs = -1;
   }
 }
 
@@ -246,6 +283,8 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   common.model = model.id;
   common.slo = context.slo.over(model.slo);
   common.priority = asked.priority;
+  common.pooling = asked.pooling;
+  if (auto error = check_embeddings(asked, model, context.embedded_numbers_max)) return error;
   set_sampling(asked, model, common.sampling);
   if (auto error = set_stops(asked, model, common)) return error;
   if (auto error = set_edits(asked, model, common)) return error;
@@ -259,6 +298,7 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);
   }
+  if (auto error = check_prompt_logprobs(asked, context.prompt_logprobs_max, out)) return error;
   return set_echoes(asked, model, context.echo_bytes_max, out);
 }
 

@@ -18,6 +18,8 @@ struct PrepareContext {
   std::int64_t now_unix_seconds = 0;  // for templates that show the date
   SloHeaders slo;
   std::size_t echo_bytes_max = ApiLimits().echo_bytes_max;
+  std::int64_t prompt_logprobs_max = ApiLimits().prompt_logprobs_max;
+  std::int64_t embedded_numbers_max = ApiLimits().embedded_numbers_max;
 };
 
 // One engine request a choice, in the order of the answer's `index`: prompt by prompt, n each.

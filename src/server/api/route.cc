@@ -17,9 +17,10 @@ struct Known {
   Route route;
   At at;
 };
-constexpr std::array<Known, 21> kKnown = {
+constexpr std::array<Known, 25> kKnown = {
     {{"/v1/chat/completions", Route::kChatCompletions, At::kPublic},
      {"/v1/completions", Route::kCompletions, At::kPublic},
+     {"/v1/embeddings", Route::kEmbeddings, At::kPublic},
      {"/tokenize", Route::kTokenize, At::kPublic},
      {"/detokenize", Route::kDetokenize, At::kPublic},
      {"/v1/models", Route::kModels, At::kPublic},
@@ -29,6 +30,9 @@ constexpr std::array<Known, 21> kKnown = {
      {"/admin/models/pin", Route::kAdminPin, At::kAdmin},
      {"/admin/models/unpin", Route::kAdminUnpin, At::kAdmin},
      {"/admin/drain", Route::kAdminDrain, At::kAdmin},
+     {"/admin/reload", Route::kAdminReload, At::kAdmin},
+     {"/admin/chat/completions", Route::kAdminChat, At::kAdmin},
+     {"/", Route::kPage, At::kAdmin},
      {"/sleep", Route::kSleep, At::kAdmin},
      {"/wake_up", Route::kWakeUp, At::kAdmin},
      {"/is_sleeping", Route::kIsSleeping, At::kAdmin},

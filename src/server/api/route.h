@@ -17,6 +17,7 @@ enum class Door { kPublic, kAdmin };
 enum class Route {
   kChatCompletions,
   kCompletions,
+  kEmbeddings,
   kTokenize,
   kDetokenize,
   kAdminLoad,  // from here by Door::kAdmin alone
@@ -24,6 +25,8 @@ enum class Route {
   kAdminPin,
   kAdminUnpin,
   kAdminDrain,
+  kAdminReload,
+  kAdminChat,  // a chat completion, for the page
   kSleep,
   kWakeUp,
   kRouterLoad,
@@ -37,6 +40,7 @@ enum class Route {
   kPing,
   kVersion,
   kMetrics,
+  kPage,  // by Door::kAdmin
 };
 
 struct Routed {
@@ -50,11 +54,13 @@ struct Routed {
 MaybeError find_route(Door door, std::string_view method, std::string_view target, Routed& out);
 
 inline bool takes_body(Route route) { return route <= Route::kRouterUnload; }
-inline bool generates(Route route) { return route <= Route::kCompletions; }
+inline bool generates(Route route) {
+  return route <= Route::kEmbeddings || route == Route::kAdminChat;
+}
 inline bool administers(Route route) {
   return route >= Route::kAdminLoad && route <= Route::kRouterModels;
 }
-// Health, version and metrics are open to probes that have no key.
+// Health, version and metrics are open to probes that have no key; the page asks for it.
 inline bool needs_key(Route route) { return route <= Route::kModel; }
 
 // The parameters of a query, percent-decoded, in order; nullopt where one is not UTF-8, or not

@@ -38,12 +38,13 @@ TEST(Route, DecodesModelNames) {
 TEST(Route, EachDoorHasItsOwnPaths) {
   for (const auto path :
        {"/admin/models/load", "/admin/models/unload", "/admin/models/pin", "/admin/models/unpin",
-        "/admin/drain", "/sleep?level=1", "/wake_up", "/models/load", "/models/unload"}) {
+        "/admin/drain", "/admin/reload", "/admin/chat/completions", "/sleep?level=1", "/wake_up",
+        "/models/load", "/models/unload"}) {
     EXPECT_EQ(status_of("POST", path, Door::kAdmin), 200) << path;
     EXPECT_EQ(status_of("GET", path, Door::kAdmin), 405) << path;
     EXPECT_EQ(status_of("POST", path), 404) << path;
   }
-  for (const auto path : {"/admin/models", "/is_sleeping", "/models"}) {
+  for (const auto path : {"/admin/models", "/is_sleeping", "/models", "/"}) {
     EXPECT_EQ(status_of("GET", path, Door::kAdmin), 200) << path;
     EXPECT_EQ(status_of("POST", path, Door::kAdmin), 405) << path;
     EXPECT_EQ(status_of("GET", path), 404) << path;
@@ -52,7 +53,7 @@ TEST(Route, EachDoorHasItsOwnPaths) {
     EXPECT_EQ(status_of("GET", path, Door::kAdmin), 200) << path;
   }
   for (const auto path : {"/v1/models", "/v1/models/a", "/v1/chat/completions", "/tokenize",
-                          "/admin/reload", "/admin", "/admin/models/a"}) {
+                          "/admin/chat", "/page.html", "/admin", "/admin/models/a"}) {
     EXPECT_EQ(status_of("POST", path, Door::kAdmin), 404) << path;
   }
 }

@@ -72,7 +72,7 @@ MaybeError append_list(const std::vector<TokenId>& tokens, const ApiLimits& limi
 MaybeError find_model(std::string_view name, const fleet::Fleet& fleet,
                       const fleet::CatalogueEntry*& out) {
   if (name.empty()) {
-    const auto& all = fleet.catalogue();
+    const auto all = fleet.catalogue();
     if (all.size() != 1) {
       return bad_request("`model` must name a model: there are " + std::to_string(all.size()),
                          "model");

@@ -58,6 +58,7 @@ std::unique_ptr<fleet::CatalogueEntry> byte_model_entry(ModelId id, std::string 
   entry->name = std::move(name);
   entry->max_model_len = max_model_len;
   entry->vocab = kByteModelVocab;
+  entry->hidden = kByteModelHidden;
   entry->eos = {kByteModelEos};
   auto tokenizer = text::load_tokenizer_json(byte_tokenizer_json());
   CAUSEWAY_CHECK(tokenizer.ok(), tokenizer.error().message);

@@ -12,6 +12,7 @@ namespace causeway::server {
 inline constexpr TokenId kByteModelEos = 256;   // "<|end|>", special
 inline constexpr TokenId kByteModelRole = 257;  // "<|role|>", special, written by the template
 inline constexpr std::int64_t kByteModelVocab = 258;
+inline constexpr std::int64_t kByteModelHidden = 4;
 
 // A tokenizer.json of 256 byte tokens, id = byte, without merges, and the two special tokens.
 std::string byte_tokenizer_json();

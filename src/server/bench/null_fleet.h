@@ -25,13 +25,14 @@ class NullFleet final : public fleet::Fleet {
   NullFleet(const Options& options, engine::OutputSink& sink, const Clock& clock);
   ~NullFleet() override;
 
-  const std::vector<const fleet::CatalogueEntry*>& catalogue() const override { return listed_; }
+  std::vector<const fleet::CatalogueEntry*> catalogue() const override { return listed_; }
   const fleet::CatalogueEntry* find(std::string_view name) const override;
   fleet::ModelStatus status(ModelId model) const override;
   Status submit(request::Request request) override;
   Status probe(request::Request request) override { return submit(std::move(request)); }
   Status ask(const fleet::Ask&) override { return unsupported("there is nothing to ask for"); }
   bool asleep() const override { return false; }
+  fleet::ReloadReport last_reload() const override { return {}; }
   void cancel(RequestId request) override;
   request::Observation observe() const override;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const override;

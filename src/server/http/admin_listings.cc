@@ -11,6 +11,30 @@ void append_boolean(std::string& out, std::string_view name, bool value) {
   out += value ? ":true" : ":false";
 }
 
+void append_names(std::string& out, std::string_view field, const std::vector<std::string>& names) {
+  append_json_string(out, field);
+  out += ":[";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) out += ',';
+    append_json_string(out, names[i]);
+  }
+  out += ']';
+}
+
+void append_exceptions(std::string& out, std::string_view field,
+                       const std::vector<fleet::ReloadReport::Exception>& all) {
+  append_json_string(out, field);
+  out += ":[";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    out += i > 0 ? ",{\"model\":" : "{\"model\":";
+    append_json_string(out, all[i].model);
+    out += ",\"why\":";
+    append_json_string(out, all[i].why);
+    out += '}';
+  }
+  out += ']';
+}
+
 template <typename AppendOne>
 void append_models(std::string& out, const fleet::Fleet& fleet, AppendOne append_one) {
   out += '[';
@@ -88,6 +112,19 @@ std::string sleep_body(const fleet::Fleet& fleet) {
 std::string is_sleeping_body(const fleet::Fleet& fleet) {
   std::string out = "{";
   append_boolean(out, "is_sleeping", fleet.asleep());
+  out += '}';
+  return out;
+}
+
+std::string reload_body(const fleet::ReloadReport& report) {
+  std::string out = "{";
+  append_names(out, "added", report.added);
+  out += ',';
+  append_names(out, "removed", report.removed);
+  out += ',';
+  append_exceptions(out, "kept", report.kept);
+  out += ',';
+  append_exceptions(out, "left_out", report.left_out);
   out += '}';
   return out;
 }

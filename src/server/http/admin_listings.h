@@ -17,6 +17,9 @@ std::string sleep_body(const fleet::Fleet& fleet);
 // {"is_sleeping": …}, as vLLM has it.
 std::string is_sleeping_body(const fleet::Fleet& fleet);
 
+// {"added": [names], "removed": [names], "kept": [{"model", "why"}], "left_out": [likewise]}
+std::string reload_body(const fleet::ReloadReport& report);
+
 // The models as llama.cpp's router lists them: "status": {"value": "loaded", "loading", "sleeping"
 // (in host memory, on no slice) or "unloaded", "failed": true after a load that failed}.
 std::string router_models_body(const fleet::Fleet& fleet);

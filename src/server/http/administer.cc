@@ -19,6 +19,7 @@ fleet::AskKind kind_of(Route route) {
     case Route::kAdminPin: return fleet::AskKind::kPin;
     case Route::kAdminUnpin: return fleet::AskKind::kUnpin;
     case Route::kSleep: return fleet::AskKind::kSleep;
+    case Route::kAdminReload: return fleet::AskKind::kReload;
     case Route::kWakeUp: return fleet::AskKind::kWake;
     default: return fleet::AskKind::kLoad;
   }
@@ -68,7 +69,7 @@ class AdminCall {
   MaybeError read(const std::string& body) {
     ask_.kind = kind_of(route_);
     const std::string& query = incoming_.routed.query;
-    if (route_ == Route::kAdminDrain) return std::nullopt;
+    if (route_ == Route::kAdminDrain || route_ == Route::kAdminReload) return std::nullopt;
     if (route_ == Route::kSleep) return parse_sleep_query(query, ask_.keeps_home);
     if (route_ == Route::kWakeUp) return parse_wake_query(query);
     AdminBody asked;
@@ -83,7 +84,8 @@ class AdminCall {
   }
 
   asio::awaitable<void> carry_out() {
-    const bool brings = ask_.kind == fleet::AskKind::kLoad || ask_.kind == fleet::AskKind::kWake;
+    const bool brings = ask_.kind == fleet::AskKind::kLoad || ask_.kind == fleet::AskKind::kWake ||
+                        ask_.kind == fleet::AskKind::kReload;
     if (brings && context_.draining) {
       failure_ = draining();
       co_return;
@@ -128,6 +130,7 @@ class AdminCall {
 
   std::string answer() const {
     if (route_ == Route::kAdminDrain) return R"({"drained":true})";
+    if (route_ == Route::kAdminReload) return reload_body(context_.fleet->last_reload());
     if (is_router(route_)) return R"({"success":true})";
     if (model_ != nullptr) return admin_model_body(*context_.fleet, *model_);
     return sleep_body(*context_.fleet);

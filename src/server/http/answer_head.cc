@@ -47,6 +47,13 @@ void append_common(std::string& out, const AnswerHead& head) {
     out += "\r\nAllow: ";
     out += head.allow;
   }
+  if (!head.security_policy.empty()) {
+    out += "\r\nContent-Security-Policy: ";
+    out += head.security_policy;
+    out +=
+        "\r\nX-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY"
+        "\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache";
+  }
   if (head.authenticate) out += "\r\nWWW-Authenticate: Bearer";
 }
 

@@ -15,7 +15,9 @@ struct AnswerHead {
   bool keep_alive = true;
   int retry_after_seconds = 0;  // > 0: sent
   std::string_view allow;       // not "": sent
-  bool authenticate = false;    // WWW-Authenticate: Bearer
+  // Not "": sent as Content-Security-Policy, with what else keeps a page to itself.
+  std::string_view security_policy;
+  bool authenticate = false;  // WWW-Authenticate: Bearer
 };
 
 // Head of an answer of known length.

@@ -1,8 +1,11 @@
 #include "server/http/choice_run.h"
 
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
+#include "server/api/json_write.h"
+#include "server/api/prompt_scores.h"
 
 namespace causeway::server {
 namespace {
@@ -24,25 +27,26 @@ bool failed(request::FinishReason reason) {
 }  // namespace
 
 void ChoiceRun::tell_switch(const request::ModelSwitch& switched, Metrics& metrics) const {
-  metrics.switched(model, switched.took);
+  metrics.switched(*model, switched.took);
   spdlog::info(
       "switched to {}: {:.2f} GB from host memory, first token after {:.3f} s, "
       "{:.3f} s predicted",
-      model_name, static_cast<double>(switched.missing.count) / 1e9, to_seconds(switched.took),
+      model->name, static_cast<double>(switched.missing.count) / 1e9, to_seconds(switched.took),
       to_seconds(switched.predicted));
 }
 
 MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics) {
+  std::move(output.prompt.begin(), output.prompt.end(), std::back_inserter(prompt_scores));
   if (output.switched) tell_switch(*output.switched, metrics);
   queued = output.queued;
   if (!output.tokens.empty()) {
     const bool first = first_token.count < 0;
-    first ? metrics.first_token(model, at - arrival) : metrics.next_token(model, at - last_token);
+    first ? metrics.first_token(*model, at - arrival) : metrics.next_token(*model, at - last_token);
     if (first) first_token = at;
     last_token = at;
     const std::int64_t before = choice.generated();
     choice.push(std::move(output.tokens));
-    metrics.tokens(model, first ? prompt_tokens : 0, choice.generated() - before);
+    metrics.tokens(*model, first ? prompt_tokens : 0, choice.generated() - before);
   }
   if (choice.stopped()) {
     choice.finish(request::FinishReason::kStop);
@@ -72,17 +76,21 @@ void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
   if (choice.generated() > 1) {
     measured.tpot = (last_token - first_token) / (choice.generated() - 1);
   }
-  metrics.finished(model, measured);
+  metrics.finished(*model, measured);
+}
+
+void ChoiceRun::set_echo(std::string_view text) {
+  echo = text;
+  choice.begin_behind(utf8_characters(text));
 }
 
 ChoiceRun::News ChoiceRun::take() {
+  std::vector<PlacedToken> scores =
+      place_prompt(choice.tokenizer(), std::exchange(prompt_scores, {}), echo);
   std::string text(std::exchange(echo, {}));
   text += choice.take_text();
-  News news{std::move(text),
-            choice.take_tokens(),
-            {},
-            choice.take_calls(),
-            std::exchange(prompt_ids, {})};
+  News news{std::move(text),     choice.take_tokens(),          {},
+            choice.take_calls(), std::exchange(prompt_ids, {}), std::move(scores)};
   if (choice.finished()) {
     end_told = true;
     news.finish_reason = choice.finish_reason();

@@ -20,21 +20,27 @@ struct ChoiceRun {
     std::string_view finish_reason;
     std::vector<text::ToolCallDelta> calls;
     std::vector<TokenId> prompt_ids;
+    std::vector<PlacedToken> prompt_scores;
     ChoiceText as_text(std::size_t index) const {
-      return {index, text, tokens, finish_reason, calls, prompt_ids};
+      return {index, text, tokens, finish_reason, calls, prompt_ids, prompt_scores};
     }
   };
 
   ChoiceRun(const fleet::CatalogueEntry& of, const GenerationRequest& asked,
             const request::Request& request, Nanos arrived)
       : choice(*of.tokenizer, asked, of.tool_calls),
-        model(of.id),
-        model_name(of.name),
+        model(&of),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
         slo(request.slo),
         arrival(arrived) {
     if (asked.return_token_ids) prompt_ids = request.prompt;
+    if (request.sampling.prompt_logprobs >= 0) {
+      prompt_scores.push_back({.token = request.prompt.front(), .top = {}});
+    }
   }
+
+  // `text`, the prompt's, which outlives this, is to be told first.
+  void set_echo(std::string_view text);
 
   // An output that came at `at`. Closes at the end or at a stop string; an error when the engine
   // could not finish it.
@@ -46,11 +52,12 @@ struct ChoiceRun {
   News take();
 
   Choice choice;
-  ModelId model;
-  std::string_view model_name;  // the catalogue's
+  const fleet::CatalogueEntry* model;
   std::int64_t prompt_tokens;
   std::vector<TokenId> prompt_ids;  // to be told
   std::string_view echo;            // the prompt's text, to be told; Prepared has it
+  // Of the prompt, to be told: its first token, then the others as they come.
+  std::vector<request::OutputToken> prompt_scores;
   request::Slo slo;
   Nanos arrival;
   Nanos queued{-1};

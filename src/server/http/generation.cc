@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "server/api/answer_writer.h"
+#include "server/api/embeddings.h"
 #include "server/api/prepare.h"
 #include "server/http/answer_head.h"
 #include "server/http/choice_run.h"
@@ -23,6 +24,14 @@ std::string hex_id(std::uint64_t bits) {
   }
   return out;
 }
+
+Endpoint endpoint_of(Route route) {
+  if (route == Route::kEmbeddings) return Endpoint::kEmbeddings;
+  return route == Route::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
+}
+
+// Of one request with thousands of inputs, so that it does not fill the queue.
+constexpr std::size_t kEmbeddedAtOnce = 16;
 
 // One request's state while it is served.
 class Generation {
@@ -43,11 +52,17 @@ class Generation {
   // On a preparing thread.
   void prepare_now(const std::string& body);
   void begin_runs();
+  // As many as may be open at a time.
   void submit();
   void cancel_rest();
   void absorb();
-  bool done() const { return failure_ || open_runs_ == 0; }
+  bool done() const {
+    return failure_ || (open_runs_ == 0 && submitted_ == prepared_.requests.size());
+  }
   Usage usage() const;
+  // An embedding has come: what is asked for of it, of length 1.
+  void take_embedding(std::size_t run, std::vector<float>& embedding);
+  void append_body(std::string& out);
 
   asio::awaitable<bool> answer_failure();
   asio::awaitable<bool> answer_whole();
@@ -70,7 +85,9 @@ class Generation {
   MaybeError failure_;
   std::vector<ChoiceRun> runs_;
   std::size_t open_runs_ = 0;
-  std::vector<std::int64_t> cached_tokens_;  // of each prompt: the most that a choice found
+  std::size_t submitted_ = 0;
+  std::vector<std::vector<float>> embeddings_;  // Endpoint::kEmbeddings: by run
+  std::vector<std::int64_t> cached_tokens_;     // of each prompt: the most that a choice found
   std::optional<AnswerWriter> writer_;
   bool begun_ = false;  // the head of the events has been written
   Nanos next_keep_alive_;
@@ -103,17 +120,20 @@ asio::awaitable<bool> Generation::run(std::string body) {
 }
 
 void Generation::prepare_now(const std::string& body) {
-  const Endpoint endpoint =
-      incoming_.routed.route == Route::kChatCompletions ? Endpoint::kChat : Endpoint::kCompletions;
-  failure_ = parse_generation(endpoint, body, context_.options.limits.api, asked_);
+  failure_ = parse_generation(endpoint_of(incoming_.routed.route), body,
+                              context_.options.limits.api, asked_);
   if (failure_) return;
   const fleet::CatalogueEntry* model = context_.fleet->find(asked_.model);
   if (model == nullptr) {
     failure_ = model_not_found(asked_.model);
     return;
   }
-  const PrepareContext context{context_.draw(), unix_seconds(), incoming_.slo,
-                               context_.options.limits.api.echo_bytes_max};
+  const PrepareContext context{context_.draw(),
+                               unix_seconds(),
+                               incoming_.slo,
+                               context_.options.limits.api.echo_bytes_max,
+                               context_.options.limits.api.prompt_logprobs_max,
+                               context_.options.limits.api.embedded_numbers_max};
   failure_ = prepare(asked_, *model, context, prepared_);
   if (!failure_) begin_runs();
   if (!failure_ && prepared_.constraint) {
@@ -129,6 +149,9 @@ void Generation::begin_runs() {
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
   head.logprobs = asked_.top_logprobs >= 0;
+  head.echoed_logprobs = asked_.echoes_logprobs();
+  head.top_logprobs = asked_.top_logprobs;
+  head.prompt_logprobs = asked_.prompt_logprobs;
   head.token_ids = asked_.return_token_ids;
   head.tokens_as_ids = asked_.tokens_as_ids;
   head.include_usage = asked_.include_usage;
@@ -137,16 +160,19 @@ void Generation::begin_runs() {
   writer_.emplace(head, *prepared_.model->tokenizer);
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
   runs_.reserve(prepared_.requests.size());
+  if (asked_.endpoint == Endpoint::kEmbeddings) embeddings_.resize(prepared_.requests.size());
   for (const request::Request& request : prepared_.requests) {
     const std::size_t prompt = runs_.size() / static_cast<std::size_t>(asked_.n);
     runs_.emplace_back(*prepared_.model, asked_, request, arrival_);
-    if (asked_.echo) runs_.back().echo = prepared_.echoes[prompt];
+    if (asked_.echo) runs_.back().set_echo(prepared_.echoes[prompt]);
   }
 }
 
 void Generation::submit() {
-  for (std::size_t i = 0; i < prepared_.requests.size(); ++i) {
-    request::Request& request = prepared_.requests[i];
+  const bool all = asked_.endpoint != Endpoint::kEmbeddings;
+  const std::size_t most = all ? prepared_.requests.size() : kEmbeddedAtOnce;
+  for (; submitted_ < prepared_.requests.size() && open_runs_ < most; ++submitted_) {
+    request::Request& request = prepared_.requests[submitted_];
     request.id = stream_.add();
     request.arrival = arrival_;
     const Status status = context_.fleet->submit(std::move(request));
@@ -154,7 +180,7 @@ void Generation::submit() {
       failure_ = from_error(status.error());
       return;
     }
-    runs_[i].open = true;
+    runs_[submitted_].open = true;
     ++open_runs_;
   }
 }
@@ -176,6 +202,7 @@ void Generation::absorb() {
     if (!run.open) continue;
     std::int64_t& cached = cached_tokens_[item.choice / static_cast<std::size_t>(asked_.n)];
     cached = std::max(cached, item.output.cached_prompt.count);
+    if (!item.output.embedding.empty()) take_embedding(item.choice, item.output.embedding);
     if (auto error = run.absorb(std::move(item.output), item.at, *context_.metrics)) {
       failure_ = std::move(error);
     }
@@ -185,9 +212,19 @@ void Generation::absorb() {
     context_.fleet->cancel(stream_.ids()[item.choice]);
     stream_.detach(item.choice);
   }
+  if (!failure_) submit();
   if (done()) return;
   if (connection_.aborted()) failure_ = draining();
   if (connection_.peer_gone()) failure_ = client_closed();
+}
+
+void Generation::take_embedding(std::size_t run, std::vector<float>& embedding) {
+  if (asked_.dimensions) embedding.resize(static_cast<std::size_t>(*asked_.dimensions));
+  if (!normalise(embedding)) {
+    failure_ = internal_error("a hidden state of the model holds what is no number");
+    return;
+  }
+  embeddings_[run] = std::move(embedding);
 }
 
 Usage Generation::usage() const {
@@ -211,18 +248,38 @@ asio::awaitable<bool> Generation::answer_failure() {
   co_return (written && with.keep_alive);
 }
 
-asio::awaitable<bool> Generation::answer_whole() {
-  for (absorb(); !done(); absorb()) co_await connection_.news().wait();
-  if (failure_) {
-    const bool more = co_await answer_failure();
-    co_return more;
+void Generation::append_body(std::string& out) {
+  if (asked_.endpoint == Endpoint::kEmbeddings) {
+    append_embeddings(out, {.model = prepared_.model->name,
+                            .embeddings = embeddings_,
+                            .base64 = asked_.base64,
+                            .prompt_tokens = prepared_.prompt_tokens});
+    return;
   }
   std::vector<ChoiceRun::News> news;
   std::vector<ChoiceText> choices;
   for (ChoiceRun& run : runs_) news.push_back(run.take());
   for (std::size_t i = 0; i < news.size(); ++i) choices.push_back(news[i].as_text(i));
+  writer_->append_answer(out, choices, usage());
+}
+
+asio::awaitable<bool> Generation::answer_whole() {
+  for (absorb(); !done(); absorb()) co_await connection_.news().wait();
+  const bool lacking = std::any_of(embeddings_.begin(), embeddings_.end(),
+                                   [](const auto& embedding) { return embedding.empty(); });
+  if (!failure_ && lacking) failure_ = internal_error("the model gave no hidden state");
+  if (failure_) {
+    const bool more = co_await answer_failure();
+    co_return more;
+  }
   std::string body;
-  writer_->append_answer(body, choices, usage());
+  auto write = [this, &body] { append_body(body); };
+  // Which may be megabytes of numbers.
+  if (asked_.endpoint == Endpoint::kEmbeddings) {
+    co_await offload(*context_.pool, connection_.worker(), write);
+  } else {
+    write();
+  }
   const AnswerHead with = head();
   std::string out;
   append_head(out, with, body.size());

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <limits>
 
+#include "server/api/origin.h"
+
 namespace causeway::server {
 namespace {
 
@@ -65,19 +67,14 @@ MaybeError examine_slo(const Parser& parser, SloHeaders& out) {
   return read_number(parser, "x-slo-tpot-slack", out.tpot_slack, slack(&request::Slo::tpot_slack));
 }
 
-// Who may ask. A page in a browser of this machine reaches a port of it, and needs no key where
-// there is none: what such a page sends carries its origin.
+// Who may ask. Where there is no key, pages of other sites are kept out.
 MaybeError examine_rights(const Parser& parser, const ServerOptions& options, Route route) {
   if (!needs_key(route)) return {};
   const bool admin = administers(route) && options.admin;
   const std::vector<std::string>& keys = admin ? options.admin->keys : options.api_keys;
   if (!authorised(header(parser, http::field::authorization), keys)) return unauthorised();
-  if (!admin || !keys.empty() || header(parser, http::field::origin).empty()) return {};
-  ApiError error = with_status(403,
-                               "a page of another site asks, and the server has no key for "
-                               "administration");
-  error.code = "forbidden";
-  return error;
+  if (!admin || !keys.empty()) return {};
+  return check_site(header(parser, http::field::host), header(parser, http::field::origin));
 }
 
 MaybeError examine_expect(const Parser& parser, Incoming& out) {

@@ -20,9 +20,20 @@ asio::awaitable<bool> respond_error(Connection& connection, Incoming incoming, A
 
 asio::awaitable<bool> respond(Connection& connection, Incoming incoming, std::string body,
                               std::string_view content_type, int status) {
+  AnswerHead content;
+  content.status = status;
+  content.content_type = content_type;
+  const bool more =
+      co_await respond_with(connection, std::move(incoming), content, std::move(body));
+  co_return more;
+}
+
+asio::awaitable<bool> respond_with(Connection& connection, Incoming incoming, AnswerHead content,
+                                   std::string body) {
   AnswerHead head = head_for(connection.context(), incoming);
-  head.status = status;
-  head.content_type = content_type;
+  head.status = content.status;
+  head.content_type = content.content_type;
+  head.security_policy = content.security_policy;
   head.keep_alive = head.keep_alive && !incoming.has_body;
   std::string out;
   append_head(out, head, body.size());

@@ -15,6 +15,9 @@ AnswerHead head_for(const ServerContext& context, const Incoming& incoming);
 asio::awaitable<bool> respond_error(Connection& connection, Incoming incoming, ApiError error);
 asio::awaitable<bool> respond(Connection& connection, Incoming incoming, std::string body,
                               std::string_view content_type = "application/json", int status = 200);
+// The content's type and policy are those of `content`.
+asio::awaitable<bool> respond_with(Connection& connection, Incoming incoming, AnswerHead content,
+                                   std::string body);
 // The error if there is one, else the body, as JSON.
 asio::awaitable<bool> respond_either(Connection& connection, Incoming incoming, MaybeError error,
                                      std::string body, int status = 200);

@@ -11,6 +11,7 @@
 #include "server/http/generation.h"
 #include "server/http/health.h"
 #include "server/http/listings.h"
+#include "server/http/page.h"
 #include "server/http/respond.h"
 #include "server/metrics.h"
 
@@ -24,6 +25,15 @@ asio::awaitable<bool> answer_metrics(Connection& connection, Incoming incoming) 
   co_await offload(*context.pool, connection.worker(), collect);
   const bool more = co_await respond(connection, std::move(incoming), std::move(body),
                                      "text/plain; version=0.0.4; charset=utf-8");
+  co_return more;
+}
+
+asio::awaitable<bool> answer_page(Connection& connection, Incoming incoming) {
+  AnswerHead head;
+  head.content_type = "text/html; charset=utf-8";
+  head.security_policy = kPagePolicy;
+  const bool more =
+      co_await respond_with(connection, std::move(incoming), head, std::string(kPage));
   co_return more;
 }
 
@@ -64,6 +74,10 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
       }
       break;
     }
+    case Route::kPage: {
+      const bool more = co_await answer_page(connection, std::move(incoming));
+      co_return more;
+    }
     case Route::kAdminModels: body = admin_models_body(*context.fleet, context.draining); break;
     case Route::kRouterModels: body = router_models_body(*context.fleet); break;
     case Route::kIsSleeping: body = is_sleeping_body(*context.fleet); break;
@@ -101,7 +115,7 @@ asio::awaitable<bool> serve_one(Connection& connection) {
     error = examine(parser, options, connection.door(), incoming);
   }
   const bool posted = !error && takes_body(incoming.routed.route);
-  const bool administered = administers(incoming.routed.route);
+  const bool administered = administers(incoming.routed.route) && !generates(incoming.routed.route);
   if (posted && !administered && connection.context().draining) error = draining();
   if (posted && !error) {
     error = co_await connection.read_body(parser, incoming.expects_continue);

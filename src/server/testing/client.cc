@@ -140,7 +140,7 @@ bool Client::closed_within(int milliseconds) {
 }
 
 Answer Client::get(std::string_view target, std::string_view headers) {
-  send("GET " + std::string(target) + " HTTP/1.1\r\nHost: test\r\n" + std::string(headers) +
+  send("GET " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) +
        "\r\n");
   return read_answer();
 }
@@ -152,7 +152,7 @@ Answer Client::post(std::string_view target, std::string_view body, std::string_
 
 std::string post_request(std::string_view target, std::string_view body, std::string_view headers) {
   return "POST " + std::string(target) +
-         " HTTP/1.1\r\nHost: test\r\nContent-Type: " + "application/json\r\n" +
+         " HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + "application/json\r\n" +
          std::string(headers) + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
          std::string(body);
 }

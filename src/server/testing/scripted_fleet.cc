@@ -90,6 +90,10 @@ fleet::ModelStatus ScriptedFleet::status(ModelId model) const {
 Status ScriptedFleet::submit(request::Request request) {
   auto script = on_submit(request);
   if (!script.ok()) return script.error();
+  for (std::size_t i = 1; i < request.prompt.size(); ++i) {
+    if (request.sampling.prompt_logprobs < 0) break;
+    script->prompt.push_back({request.prompt[i], script->prompt_logprob, script->prompt_top});
+  }
   const std::lock_guard lock(mutex_);
   running_[request.id].script = std::move(script).value();
   last_ = std::move(request);
@@ -179,11 +183,13 @@ request::Output ScriptedFleet::advance(RequestId id, Running& running) {
     token.top = script.top;
     output.tokens.push_back(std::move(token));
   }
+  output.prompt = std::exchange(script.prompt, {});
   output.cached_prompt = Tokens(script.cached);
   output.queued = script.queued;
   output.switched = std::exchange(script.switched, std::nullopt);
   output.finished = running.cancelled || (running.next >= size && !script.endless);
   if (!output.finished) return output;
+  output.embedding = std::move(script.embedding);
   output.reason = running.cancelled ? request::FinishReason::kCancelled : script.reason;
   output.error = script.error;
   output.code = script.code;

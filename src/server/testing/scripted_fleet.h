@@ -27,6 +27,11 @@ struct Script {
   bool endless = false;  // repeats the tokens until cancelled, a step a millisecond
   std::vector<request::TokenLogprob> top;  // of every token
   float logprob = -0.5f;
+  // Of each prompt token but the first, when a request asks: goes with the first output.
+  float prompt_logprob = -0.25f;
+  std::vector<request::TokenLogprob> prompt_top = {};
+  std::vector<request::OutputToken> prompt = {};  // made of these by submit()
+  std::vector<float> embedding = {};              // goes with the last output
   std::int64_t cached = 0;
   Nanos queued{-1};
   std::optional<request::ModelSwitch> switched;  // goes with the first output
@@ -52,6 +57,7 @@ class ScriptedFleet final : public fleet::Fleet {
   std::function<Status(const fleet::Ask&)> on_ask;
   std::atomic<bool> asks_held{false};
   std::atomic<bool> asleep_now{false};
+  fleet::ReloadReport reloaded;  // set before it starts
   // Changes what status() says of a model. Called on the server's threads.
   std::function<void(ModelId, fleet::ModelStatus&)> on_status;
 
@@ -64,13 +70,14 @@ class ScriptedFleet final : public fleet::Fleet {
   bool wait_for_submitted(std::int64_t count);
   request::Request last() const;
 
-  const std::vector<const fleet::CatalogueEntry*>& catalogue() const override { return listed_; }
+  std::vector<const fleet::CatalogueEntry*> catalogue() const override { return listed_; }
   const fleet::CatalogueEntry* find(std::string_view name) const override;
   fleet::ModelStatus status(ModelId model) const override;
   Status submit(request::Request request) override;
   Status probe(request::Request request) override { return submit(std::move(request)); }
   Status ask(const fleet::Ask& ask) override;
   bool asleep() const override { return asleep_now; }
+  fleet::ReloadReport last_reload() const override { return reloaded; }
   void cancel(RequestId request) override;
   request::Observation observe() const override;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const override;

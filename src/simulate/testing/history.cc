@@ -28,6 +28,7 @@ struct Tracked {
   std::vector<TokenId> tokens;  // prompt and what was delivered
   bool cancel_asked = false;
   bool finished = false;
+  bool scored = false;  // the log-probabilities of its prompt have come
 };
 
 struct Planned {
@@ -58,6 +59,8 @@ class History {
   void perhaps_replace_model();
   void check_outputs();
   void check_output(const request::Output& output);
+  void check_prompt(const request::Output& output, Tracked& tracked);
+  void check_embedding(const request::Output& output, const request::Request& request);
   void check_error(const std::string& error);
   void check_end(const request::Output& output, Tracked& tracked);
   void check_bound();
@@ -69,6 +72,7 @@ class History {
   Random random_;
   Random rotation_random_;  // of its own: histories without rotation are what they were before it
   Random chunk_random_;     // likewise
+  Random score_random_;     // likewise
   ManualClock clock_;
   std::int64_t frames_;
   std::int64_t vocab_;
@@ -93,6 +97,7 @@ History::History(std::uint64_t seed, int steps_in_flight)
       random_(seed),
       rotation_random_(~seed),
       chunk_random_(mix64(seed)),
+      score_random_(mix64(seed) ^ 0x5C0),
       frames_(random_.between(5, 40)),
       vocab_(random_.chance(0.5) ? 16 : 50'000),
       faulty_(random_.chance(0.4)),
@@ -238,6 +243,11 @@ request::Request History::make_request(std::int64_t id, Nanos at) {
     request.slo.tpot = micros(chunk_random_.between(500, 20'000));
   }
   if (random_.chance(0.3)) request.sampling.presence_penalty = 0.5f;  // the history goes along
+  if (score_random_.chance(0.2)) request.sampling.prompt_logprobs = 1;
+  if (score_random_.chance(0.04)) {  // they end soon, and preempt few
+    request.pooling = score_random_.chance(0.5) ? request::Pooling::kMean : request::Pooling::kLast;
+    request.max_tokens = Tokens(1);
+  }
   if (random_.chance(0.3)) request.stop_tokens = {static_cast<TokenId>(random_.below(vocab_))};
   return request;
 }
@@ -392,12 +402,62 @@ void History::check_end(const request::Output& output, Tracked& tracked) {
   }
 }
 
+// The simulated device tells what it would have chosen in a prompt token's place.
+void History::check_prompt(const request::Output& output, Tracked& tracked) {
+  const request::Request& request = tracked.request;
+  const bool answered = !output.tokens.empty() || output.reason == FinishReason::kLength ||
+                        (output.finished && output.reason == FinishReason::kStop);
+  const bool due = request.sampling.prompt_logprobs >= 0 && request.prompt.size() > 1;
+  if (output.prompt.empty()) {
+    if (due && answered && !tracked.scored) fail("an answer without its prompt's logprobs");
+    return;
+  }
+  if (!due || tracked.scored) fail("logprobs of a prompt that are not due");
+  tracked.scored = true;
+  report_.prompts_scored += 1;
+  if (output.prompt.size() + 1 != request.prompt.size()) return fail("logprobs of another prompt");
+  for (std::size_t i = 0; i < output.prompt.size(); ++i) {
+    const request::OutputToken& scored = output.prompt[i];
+    const TokenId expected =
+        expected_token(request.model, std::span(request.prompt).first(i + 1), vocab_);
+    if (scored.token != request.prompt[i + 1] || scored.top.size() != 1 ||
+        scored.top[0].token != expected) {
+      return fail("request " + std::to_string(output.request.value) + ": prompt token " +
+                  std::to_string(i + 1) + " is scored by another context than its own");
+    }
+  }
+}
+
+// The simulated device's hidden state is what it would choose there.
+void History::check_embedding(const request::Output& output, const request::Request& request) {
+  const bool ended = output.finished && (output.reason == FinishReason::kLength ||
+                                         output.reason == FinishReason::kStop);
+  if (request.pooling == request::Pooling::kNone || !ended) {
+    if (!output.embedding.empty()) fail("an embedding that is not due");
+    return;
+  }
+  if (output.embedding.size() != 1) return fail("an embedding of another size");
+  report_.prompts_embedded += 1;
+  const std::span<const TokenId> prompt(request.prompt);
+  const std::size_t first = request.pooling == request::Pooling::kMean ? 1 : prompt.size();
+  double sum = 0;
+  for (std::size_t i = first; i <= prompt.size(); ++i) {
+    sum += expected_token(request.model, prompt.first(i), vocab_);
+  }
+  const auto mean = static_cast<float>(sum / static_cast<double>(prompt.size() - first + 1));
+  if (output.embedding[0] != mean) {
+    fail("request " + std::to_string(output.request.value) + " is embedded as another prompt");
+  }
+}
+
 void History::check_output(const request::Output& output) {
   const auto at = tracked_.find(output.request);
   if (at == tracked_.end()) return fail("output of a request that was never taken");
   Tracked& tracked = at->second;
   if (tracked.finished) return fail("output after the finished one");
   if (output.tokens.empty() && !output.finished) fail("an output that says nothing");
+  check_prompt(output, tracked);
+  check_embedding(output, tracked.request);
   for (const request::OutputToken& token : output.tokens) {
     const TokenId expected = expected_token(tracked.request.model, tracked.tokens, vocab_);
     if (token.token != expected) {

@@ -42,6 +42,8 @@ struct HistoryReport {
   std::int64_t models_replaced = 0;
   std::int64_t steps_ahead = 0;     // started while another ran
   std::int64_t tokens_pending = 0;  // that those computed
+  std::int64_t prompts_scored = 0;  // whose log-probabilities came, each token's checked
+  std::int64_t prompts_embedded = 0;
   // Of the requests that ended well.
   std::map<std::int64_t, std::vector<TokenId>> answers;
   std::int64_t arrivals = 0;           // of weights, begun

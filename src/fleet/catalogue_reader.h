@@ -1,0 +1,49 @@
+// Who reads the folder of models again while a fleet serves (docs/design/fleet.md, "A catalogue
+// that changes"): what a model is served as is the program's to say.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "fleet/catalogue.h"
+#include "fleet/fleet_spec.h"
+
+namespace causeway::fleet {
+
+struct CatalogueModel {
+  std::unique_ptr<CatalogueEntry> entry;
+  ModelSource source;
+  bool pinned = false;  // never unloaded, nor taken out of the device's cache
+  ModelSpec spec = {};  // what it asks of a slice; its name, targets and pin are the entry's
+};
+
+// A model as the fleet knows it, by ModelId.
+struct KnownModel {
+  std::string name;
+  bool served = true;  // else it was removed
+  bool left = true;    // likewise, and has left host memory: it may come back
+};
+
+struct CatalogueFound {
+  // Each under the id that its name has among the known, or else under the next ones.
+  std::vector<CatalogueModel> models;
+  std::vector<ModelId> gone;  // of the known: served, and there no longer
+  std::vector<ReloadReport::Exception> left_out;
+};
+
+class CatalogueReader {
+ public:
+  virtual ~CatalogueReader() = default;
+
+  // Blocks on small files of all models that are not served yet; polls `cancelled`, and ends with
+  // an error. kUnavailable: the folder cannot be read, or holds no model; nothing is to change.
+  // The loader's thread: slices do not change meanwhile.
+  virtual Result<CatalogueFound> read(std::span<const KnownModel> known,
+                                      const std::function<bool()>& cancelled) = 0;
+};
+
+}  // namespace causeway::fleet
