@@ -103,6 +103,29 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
   steps_started += steps;
 }
 
+std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
+                                                            std::span<const Nanos> ends) const {
+  if (cache == nullptr || border || rotation || hung || !lost.empty()) return std::nullopt;
+  if (!outputs.empty() || !awaiting_masks.empty() || stranded_until || !streamed.empty()) {
+    return std::nullopt;
+  }
+  const std::int64_t calm = cache->residency().calm_arrivals();
+  if (calm == 0 || calm >= std::ssize(ends)) return std::nullopt;
+  const std::span<const Nanos> looked_at = ends.first(static_cast<std::size_t>(calm + 1));
+  // Nothing could be started before a step ends.
+  if (!may_start()) return looked_at.back();
+  // Or one model waits for what comes, and there is nothing else.
+  if (in_flight() > 0 || asked.size() != 1 || scheduler.varies_with_time()) return std::nullopt;
+  const ModelId model = *asked.begin();
+  if (scheduler.sequences(model) != scheduler.sequences()) return std::nullopt;
+  return cache->residency().await_arrivals(model, computes_beside_weights(model, now), weights_look,
+                                           looked_at);
+}
+
+std::optional<Nanos> EngineCore::calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const {
+  return state_->calm_arrivals_until(now, ends);
+}
+
 std::int64_t EngineCore::calm_steps() const { return state_->calm_steps(); }
 
 std::optional<Nanos> EngineCore::calm_until() const {

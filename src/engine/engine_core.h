@@ -114,6 +114,11 @@ class EngineCore {
   std::int64_t calm_steps() const;
   // Those only that end before; nullopt: any.
   std::optional<Nanos> calm_until() const;
+  // Copies of weights are on their way that end well, one after the other at these times. When the
+  // core must be looked at next because of them, unless something else happens; nullopt: at the
+  // first of them. Those that end before are told by WeightCache::take_events(), each at its time.
+  // After start_step(now).
+  std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   // What `steps` of these, calm_steps() at most, lead to. The last ends at `last_end`, and the
   // device was busy with all of them for `busy`. sampled(request, place): the token that takes this
   // place of the request's. Gives no outputs. Answers the requests that got a token of each.

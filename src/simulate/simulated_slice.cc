@@ -8,6 +8,7 @@ namespace causeway::simulate {
 namespace {
 
 constexpr int kStepsInFlight = 2;  // as on a GPU
+constexpr Nanos kNever(INT64_MAX);
 
 engine::CoreOptions core_options(const SimulationOptions& options) {
   return {.frames = options.kv_memory / options.frame,
@@ -130,9 +131,22 @@ Status SimulatedSlice::remove_model(ModelId id) {
 }
 
 void SimulatedSlice::look_ahead() {
-  constexpr std::int64_t kMost = 4096;
-  CAUSEWAY_CHECK(ahead_.empty(), "it has not caught up");
+  CAUSEWAY_CHECK(ahead_.empty() && !copies_looked_at_, "it has not caught up");
   if (!options_.fast_forward) return;
+  look_ahead_at_steps();
+  if (ahead_.empty()) look_ahead_at_copies();
+}
+
+void SimulatedSlice::look_ahead_at_copies() {
+  const Nanos now = clock_.now();
+  if (!mover_ || !mover_->copies_at(now) || executor_.busy_until() > now) return;
+  if (options_.faults.copy_error_rate > 0) return;
+  mover_->ends_of_copies(copies_ahead_);
+  copies_looked_at_ = core_.calm_arrivals_until(now, copies_ahead_);
+}
+
+void SimulatedSlice::look_ahead_at_steps() {
+  constexpr std::int64_t kMost = 4096;
   const std::int64_t steps = std::min(kMost, core_.calm_steps());
   if (steps < 1) return;
   ahead_ = executor_.repeated_ends(steps);
@@ -149,6 +163,15 @@ void SimulatedSlice::look_ahead() {
 
 SimulatedSlice::Passed SimulatedSlice::catch_up() {
   Passed passed;
+  if (copies_looked_at_) {
+    for (const Nanos end : copies_ahead_) {
+      if (end >= clock_.now()) break;
+      mover_->hear_until(end);
+      cache_->take_events(end);
+    }
+    mover_->hear_until(kNever);
+    copies_looked_at_.reset();
+  }
   if (ahead_.empty()) return passed;
   const auto last = std::lower_bound(ahead_.begin(), ahead_.end() - 1, clock_.now());
   const std::int64_t steps = last - ahead_.begin();
@@ -168,8 +191,12 @@ SimulatedSlice::Passed SimulatedSlice::catch_up() {
 std::optional<Nanos> SimulatedSlice::next_event() const {
   if (!ahead_.empty()) return ahead_.back();
   std::optional<Nanos> next = executor_.next_event();
-  for (const auto& other :
-       {core_.next_wakeup(), mover_ ? mover_->next_end() : std::optional<Nanos>()}) {
+  const auto copies = copies_looked_at_ ? copies_looked_at_
+                      : mover_          ? mover_->next_end()
+                                        : std::optional<Nanos>();
+  // Until a step is in flight the core asks for nothing but a look at these copies.
+  const bool awaits_copies = copies_looked_at_ && !core_.step_in_flight();
+  for (const auto& other : {awaits_copies ? std::nullopt : core_.next_wakeup(), copies}) {
     if (other) next = std::min(next.value_or(*other), *other);
   }
   if (executor_.busy_until() > clock_.now()) return executor_.busy_until();

@@ -76,6 +76,13 @@ class Residency::State {
     Bytes bytes;
   };
 
+  // Of the link, at its last event, for a model that comes over it.
+  struct LinkAhead {
+    Nanos event;
+    Bytes needed;  // that cross until all is there that a step needs of it
+    Bytes first;   // of the copy that is under way
+  };
+
   // Whose room may be taken, in this order.
   enum class Victims : std::uint8_t { kOptional, kIdle, kTurnOver, kQueued, kInTurn };
   struct RoomWanted {
@@ -102,6 +109,8 @@ class Residency::State {
   void grant(double bytes_per_second, Nanos now);
   double link_rate() const;
   std::optional<Nanos> copy_time(Bytes bytes) const;  // nullopt: nothing is known of the link
+  Bytes needed(const Model& model) const;             // LinkAhead::needed, now
+  Readiness readiness(const LinkAhead& ahead, Nanos computes, Nanos begins) const;
   // Against one that waits. The turn of a model counts anew against one that left before it.
   Nanos turn_end(const Model& model, const Model& waiting) const;
 
