@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/id_map.h"
 #include "engine/engine_core.h"
 #include "engine/kv_rotation.h"
 #include "engine/memory_border.h"
@@ -247,7 +248,7 @@ class EngineCore::State {
   schedule::Scheduler scheduler;
   std::optional<MemoryBorder> border;
   std::optional<KvRotation> rotation;
-  std::map<ModelId, ModelEntry> models;
+  IdMap<ModelId, ModelEntry> models;
   std::map<double, std::int64_t> alphas;  // of these, how many have each
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::array<StepLane, 2> lanes;   // of resident models, of streamed ones

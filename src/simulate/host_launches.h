@@ -11,11 +11,10 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <set>
-#include <utility>
 #include <vector>
 
+#include "base/id_map.h"
 #include "base/units.h"
 #include "request/batch.h"
 #include "simulate/cost_model.h"
@@ -41,12 +40,14 @@ class HostLaunches {
   using Products = std::array<std::int64_t, 6>;
 
   Nanos takes(const request::Batch& batch, const ModelShape& shape);
-  std::int64_t bucket_of(const request::Batch& batch) const;
+  // Its place in buckets_; their number: it is larger than all.
+  std::size_t bucket_of(const request::Batch& batch) const;
 
   const Nanos plain_, choice_;
   const std::vector<std::int64_t> buckets_;
   std::set<Products> chosen_;
-  std::map<std::pair<ModelId, std::int64_t>, int> decoded_;  // steps of a size, up to two
+  // Of each model steps of each size, by its place in buckets_: up to two.
+  IdMap<ModelId, std::vector<std::uint8_t>> decoded_;
   Nanos until_;
 };
 

@@ -28,7 +28,6 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +36,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/id_map.h"
 #include "base/random.h"
 #include "engine/step_executor.h"
 #include "model/step_ranges.h"
@@ -251,7 +251,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   const SimulatedMover* const mover_;
   Capabilities capabilities_;
   Random random_;
-  std::map<ModelId, Model> models_;
+  IdMap<ModelId, Model> models_;
   std::optional<ShadowKv> shadow_;
   std::optional<SimulatedCopies> copies_;
   HostLaunches launches_;

@@ -52,7 +52,7 @@ void SimulatedMover::remove_model(ModelId id) {
     if (pending.command.model == id) blame("a model goes while its weights are on their way");
   }
   std::erase_if(link_, [&](const Pending& pending) { return pending.command.model == id; });
-  models_.erase(at);
+  models_.erase(id);
 }
 
 void SimulatedMover::blame(const std::string& what) {

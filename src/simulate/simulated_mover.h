@@ -19,7 +19,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/id_map.h"
 #include "base/random.h"
 #include "simulate/ring_places.h"
 #include "simulate/simulated_semaphore.h"
@@ -172,7 +172,7 @@ class SimulatedMover final : public weights::WeightMover {
   const Clock& clock_;
   SharedLink* const shared_;
   Random random_;
-  std::map<ModelId, Model> models_;
+  IdMap<ModelId, Model> models_;
   std::deque<Pending> link_;   // in the order of their ends
   std::deque<Pending> rings_;  // whose memory comes, likewise
   Nanos heard_until_{INT64_MAX};

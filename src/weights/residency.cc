@@ -48,7 +48,7 @@ Status Residency::remove_model(ModelId model, std::vector<WeightCommand>& out) {
   state_->pinned_count -= removed.pinned;
   std::erase(state_->asked, &removed);
   std::erase(state_->active, &removed);
-  state_->models.erase(found);
+  state_->models.erase(model);
   return {};
 }
 

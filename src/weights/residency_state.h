@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <vector>
 
+#include "base/id_map.h"
 #include "weights/residency.h"
 #include "weights/resident_groups.h"
 
@@ -129,7 +129,7 @@ class Residency::State {
   ResidencyOptions options;
   std::int64_t budget;
   std::int64_t committed_max = 0;  // budget, or what was committed when it shrank
-  std::map<ModelId, Model> models;
+  IdMap<ModelId, Model> models;
   std::vector<Model*> asked;      // those with requests, as of the last demand()
   std::vector<Model*> active;     // by id: those, and all that have extents. Others need no look
   std::int64_t pinned_count = 0;  // of models that are pinned
