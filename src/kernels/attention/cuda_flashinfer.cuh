@@ -52,22 +52,33 @@ struct BoundedAttention : flashinfer::AttentionVariantBase {
                        { return kv_idx + qo_len + window_left >= kv_len + qo_idx; })
 };
 
+// FlashInfer takes a sequence's length from the number of its frames. Ours may have more than its
+// tokens fill, so the length is the step's own.
+struct PagedParams
+    : flashinfer::BatchPrefillPagedParams<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, int32_t> {
+  const int32_t* length = nullptr;  // [sequences]
+
+  __device__ __host__ uint32_t get_kv_len(uint32_t sequence) const {
+    return static_cast<uint32_t>(length[sequence]);
+  }
+};
+
 template <int kSize, bool kBounded>
 Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, CudaStream stream) {
   using Element = __nv_bfloat16;
-  using Params = flashinfer::BatchPrefillPagedParams<Element, Element, Element, int32_t>;
   using Variant = std::conditional_t<kBounded, BoundedAttention,
                                      flashinfer::DefaultAttention<false, false, false, false>>;
   const int64_t strides[3] = {p.kv.frame_bytes.count / 2, p.kv.token_stride.count / 2, kSize};
   auto* keys = reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count);
   auto* values =
       reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count + p.kv.value_offset.count);
-  Params params;
+  PagedParams params;
+  params.length = p.length + p.decode;
   params.paged_kv = flashinfer::paged_kv_t<Element, int32_t>(
       static_cast<uint32_t>(p.heads.kv), static_cast<uint32_t>(p.kv.block_tokens), kSize,
       static_cast<uint32_t>(p.sequences - p.decode), flashinfer::QKVLayout::kNHD, keys, values,
       strides, const_cast<int32_t*>(p.frames), const_cast<int32_t*>(p.frame_begin + p.decode),
-      tiles.last_page);
+      nullptr);
   params.q = static_cast<Element*>(const_cast<void*>(p.q));
   params.o = static_cast<Element*>(p.out);
   params.q_indptr = const_cast<int32_t*>(p.query_begin + p.decode);
@@ -94,7 +105,8 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
   try {
     const cudaError_t code = flashinfer::BatchPrefillWithPagedKVCacheDispatched<
         prefill_tile_rows(kSize), kSize, kSize, flashinfer::PosEncodingMode::kNone, false,
-        flashinfer::MaskMode::kCausal, Variant, Params>(params, nullptr, nullptr, false, stream);
+        flashinfer::MaskMode::kCausal, Variant, PagedParams>(params, nullptr, nullptr, false,
+                                                             stream);
     return launch_status(code, "attention (FlashInfer)");
   } catch (const std::exception& error) {
     return Error{ErrorCode::kDevice, std::string("attention (FlashInfer): ") + error.what()};
