@@ -77,7 +77,7 @@ __device__ __forceinline__ float mean(const Args& a, float total) {
   return total <= FLT_MAX ? exact : total;
 }
 
-// factor × (offset + weight) in one instruction; without an offset it is factor × weight to the bit.
+// factor × (offset + weight) in one instruction; without an offset factor × weight to the bit.
 struct Gain {
   float factor, shift;
   __device__ Gain(const Args& a, float total)
