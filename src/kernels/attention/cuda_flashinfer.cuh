@@ -81,11 +81,8 @@ struct PagedKernel {
 };
 
 template <int kSize, bool kBounded>
-Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, CudaStream stream) {
+PagedParams paged_params(const ParamsCuda& p, const PrefillTiles& tiles) {
   using Element = __nv_bfloat16;
-  using Kernel = PagedKernel<kSize, kBounded>;
-  const char* what = "attention (FlashInfer)";
-  if (tiles.capacity == 0) return {};
   const int64_t strides[3] = {p.kv.frame_bytes.count / 2, p.kv.token_stride.count / 2, kSize};
   auto* keys = reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count);
   auto* values =
@@ -118,6 +115,15 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
   params.kv_chunk_size_ptr = tiles.zero;
   params.padded_batch_size = static_cast<uint32_t>(tiles.capacity);
   params.partition_kv = false;
+  return params;
+}
+
+template <int kSize, bool kBounded>
+Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, CudaStream stream) {
+  using Kernel = PagedKernel<kSize, kBounded>;
+  const char* what = "attention (FlashInfer)";
+  if (tiles.capacity == 0) return {};
+  PagedParams params = paged_params<kSize, kBounded>(p, tiles);
   // Not by programmatic launch: the kernel reads the tiles before it waits for its predecessor.
   auto* kernel =
       flashinfer::BatchPrefillWithPagedKVCacheKernel<typename Kernel::Traits, PagedParams>;
