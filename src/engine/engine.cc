@@ -145,6 +145,7 @@ class Engine::State {
 
   mutable std::mutex snapshot_mutex;  // guards what follows
   request::Observation observation;
+  std::vector<RequestId> struck;
   std::vector<std::pair<ModelId, request::Observation>> model_observations;
 
   std::mutex stop_mutex;  // one stop() at a time
@@ -247,6 +248,7 @@ void Engine::State::publish() {
   auto each = core.observe_models();
   const std::lock_guard lock(snapshot_mutex);
   observation = whole;
+  struck = core.struck();
   model_observations = std::move(each);
 }
 
@@ -402,6 +404,11 @@ Status Engine::submit(request::Request request) {
   state_->inbox.emplace_back(std::move(request));
   state_->wake.notify_one();
   return {};
+}
+
+std::vector<RequestId> Engine::struck() const {
+  const std::lock_guard lock(state_->snapshot_mutex);
+  return state_->struck;
 }
 
 request::Observation Engine::observe(ModelId model) const {

@@ -64,6 +64,10 @@ class Engine final : public SliceHandle {
   // In order of ModelId. The frames are the slice's: one pool serves all its models.
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
 
+  // Once observe() says that the device is lost: the requests that were in a step of it then, one
+  // of which may be why.
+  std::vector<RequestId> struck() const;
+
   // Of one model; nothing of one that the engine does not know.
   request::Observation observe(ModelId model) const;
   // The model's requests that were taken and whose finished Output has not been delivered. Exact,

@@ -70,6 +70,9 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.loads_failed += report.loads_failed;
     sum.kept += report.kept;
     sum.slices_lost += report.slices_lost;
+    sum.strikes += report.strikes;
+    sum.suspects_ended += report.suspects_ended;
+    sum.waited_long += report.waited_long;
     sum.drops += report.drops;
     sum.ended_late += report.ended_late;
     sum.stalls += report.stalls;
@@ -94,7 +97,9 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
             << sum.counters.loads_lost << " lost), " << sum.counters.unloads << " unloads ("
             << sum.kept << " did not let go), " << sum.drops << " drops, " << sum.counters.drains
             << " drains, " << sum.counters.best_effort << " best effort, " << sum.counters.moves
-            << " moves, " << sum.slices_lost << " slices lost, " << sum.counters.resumed
+            << " moves, " << sum.slices_lost << " slices lost (" << sum.strikes
+            << " by a request, " << sum.suspects_ended << " requests suspected too often, "
+            << sum.waited_long << " moves of who waited in as many), " << sum.counters.resumed
             << " requests that went on, " << sum.ended_late << " that had ended, " << sum.stalls
             << " stalls, slices changed " << sum.counters.resizes << " times ("
             << sum.counters.withdrawn << " requests withdrawn, " << sum.opened_none
@@ -115,6 +120,9 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   EXPECT_GT(sum.counters.resumed, kHistories / 10);
   EXPECT_GT(sum.ended_late, kHistories / 100);
   EXPECT_GT(sum.stalls, kHistories / 10);
+  EXPECT_GT(sum.strikes, kHistories / 10);
+  EXPECT_GT(sum.suspects_ended, kHistories / 10);
+  EXPECT_GT(sum.waited_long, kHistories / 10);
   EXPECT_GT(sum.counters.resizes, kHistories / 4);
   EXPECT_GT(sum.counters.withdrawn, kHistories / 10);
   EXPECT_GT(sum.opened_none, kHistories / 100);
