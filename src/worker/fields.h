@@ -220,5 +220,13 @@ void fields(V& v, Of<V, Observed>& m) {
 }
 template <typename V>
 void fields(V&, Of<V, Alive>&) {}
+template <typename V>
+void fields(V& v, Of<V, Queued>& m) {
+  v(m.slice, m.request);
+}
+template <typename V>
+void fields(V& v, Of<V, Stepping>& m) {
+  v(m.slice, m.requests);
+}
 
 }  // namespace causeway::worker

@@ -23,7 +23,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 4;
+inline constexpr std::uint32_t kProtocol = 5;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // nobody else's first bytes
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -141,6 +141,18 @@ struct Outputs {
   std::vector<request::Output> outputs;
 };
 
+// Before anything else is done for it: the request waits in the slice's engine.
+struct Queued {
+  std::int32_t slice = 0;
+  RequestId request;
+};
+// Before anything is done for a step: the requests of it and of those in flight (engine::StepWatch).
+// The others of the slice wait, from Queued on.
+struct Stepping {
+  std::int32_t slice = 0;
+  std::vector<RequestId> requests;
+};
+
 // What has changed since the last one.
 struct Observed {
   std::int32_t slice = 0;
@@ -149,8 +161,9 @@ struct Observed {
 };
 struct Alive {};
 
-using Message = std::variant<Hello, Prepare, Prepared, Open, Opened, Failed, Attach, Attached,
-                             Detach, Detached, Submit, Cancel, Outputs, Observed, Alive>;
+using Message =
+    std::variant<Hello, Prepare, Prepared, Open, Opened, Failed, Attach, Attached, Detach, Detached,
+                 Submit, Cancel, Outputs, Observed, Alive, Queued, Stepping>;
 
 std::vector<std::byte> encode(const Message& message);
 // Of any bytes. kCorrupt.

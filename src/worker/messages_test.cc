@@ -118,7 +118,9 @@ std::vector<Message> one_of_each() {
                                 Cancel{1, RequestId(4)},
                                 Outputs{1, {some_output(), request::Output()}},
                                 Observed{1, some_observation(), {{ModelId(2), some_observation()}}},
-                                Alive{}};
+                                Alive{},
+                                Queued{2, RequestId(5)},
+                                Stepping{1, {RequestId(3), RequestId(8)}}};
   for (const request::Request& request : requests) messages.emplace_back(Submit{1, request});
   request::Request embedded = requests[1];
   embedded.pooling = request::Pooling::kMean;

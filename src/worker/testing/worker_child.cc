@@ -51,7 +51,10 @@ Status misbehave(Channel& channel, const std::string& kind, RequestId request) {
     output.finished = true;
     return say(channel, Outputs{0, {output, output}});
   }
-  if (kind == "death") std::_Exit(9);
+  const bool steps = kind == "death in a step";
+  if (steps || kind == "death while it waits") CAUSEWAY_TRY(say(channel, Queued{0, request}));
+  if (steps) CAUSEWAY_TRY(say(channel, Stepping{0, {request}}));
+  if (kind.starts_with("death")) std::_Exit(9);
   return say(channel, Outputs{0, {output}});
 }
 
