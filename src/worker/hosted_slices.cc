@@ -70,7 +70,7 @@ HostedSlices::~HostedSlices() {
 
 Status HostedSlices::prepare(const WorkerPlan& plan, SliceOpener& opener) {
   CAUSEWAY_ASSIGN(machine_, opener.open_machine(plan, home_, clock_));
-  return channel_.send(encode(Prepared{opener.free_memory(plan, *machine_)}));
+  return channel_.send(encode(Prepared{}));
 }
 
 Status HostedSlices::open(WorkerPlan plan, SliceOpener& opener) {
@@ -85,7 +85,6 @@ Status HostedSlices::open(WorkerPlan plan, SliceOpener& opener) {
     one.slice = std::move(slice).value();
     one.engine = std::make_unique<fleet::EngineSlice>(home_, *one.slice);
     opened.slices.push_back({one.slice->frames(), one.slice->weight_room(), one.slice->limits()});
-    opened.taken += one.slice->device().arena().memory_taken();
     slices_.push_back(std::move(one));
   }
   compiler_ = std::make_unique<grammar::Compiler>(grammar::CompilerOptions(), clock_);

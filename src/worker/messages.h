@@ -72,11 +72,8 @@ struct Hello {
 struct Prepare {
   WorkerPlan plan;
 };
-struct Prepared {
-  Bytes free;  // of the device's memory; zero: it does not say
-};
-// The slices of the plan. No process before this one has memory any more, or there is enough beside
-// it (restart.h).
+struct Prepared {};
+// The slices of the plan: no process before this one has memory any more.
 struct Open {};
 struct Opened {
   struct Slice {
@@ -85,7 +82,6 @@ struct Opened {
     slice::SliceLimits limits;
   };
   std::vector<Slice> slices;
-  Bytes taken;  // of the device's memory, by all of them
 };
 // Of Prepare or Open: the worker ends.
 struct Failed {

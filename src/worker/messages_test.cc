@@ -94,9 +94,9 @@ std::vector<Message> one_of_each() {
       engine::random_requests({.count = 40, .edited = true, .scored = true}, random);
   std::vector<Message> messages{Hello{.version = "1.2"},
                                 Prepare{some_plan()},
-                                Prepared{gib(60)},
+                                Prepared{},
                                 Open{},
-                                Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}, gib(24)},
+                                Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
                                 Failed{{ErrorCode::kDevice, "no GPU"}},
                                 Attach{4,
                                        1,

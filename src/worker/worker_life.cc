@@ -115,7 +115,6 @@ bool Worker::State::pause(Nanos length) {
 Error Worker::State::serve() {
   Nanos heard = clock_.now();
   while (true) {
-    (void)all_ended(Nanos(0));  // of those beside whose end it was opened
     const Nanos wait = std::min(heard + options_.silence_max - clock_.now(), kPoll);
     auto received = channel_->receive(wait);
     if (!received.ok()) return received.error();

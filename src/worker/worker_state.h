@@ -103,10 +103,9 @@ class Worker::State {
   // Of a process, until it serves (worker_start.cc).
   Status connect();
   Status greet(Channel& channel);
-  Result<Bytes> prepare(Channel& channel);
+  Status prepare(Channel& channel);
   Status await_ends(Channel& channel);
-  // `beside`: another may have memory.
-  Status open(Channel& channel, bool beside);
+  Status open(Channel& channel);
   Result<Message> await(Channel& channel, Nanos timeout);
   // Waits, for this long at most, until no killed process is left that may yet end.
   bool all_ended(Nanos timeout);
@@ -134,7 +133,6 @@ class Worker::State {
   // The thread's.
   Child child_;
   std::vector<Ending> ending_;
-  Opened before_;                          // what the last that served had; of none: nothing
   bool answered_ = false;                  // this process has given a token
   std::int64_t losses_ = 0;                // in a row, of processes that were of no use
   std::optional<Nanos> lost_at_;           // of one that served; until one does again
