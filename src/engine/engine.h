@@ -13,6 +13,7 @@
 // All public functions may be called from any thread, except from OutputSink::on_outputs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,6 +29,9 @@ namespace causeway::engine {
 struct EngineOptions {
   CoreOptions core;
   std::int64_t requests_max = 4096;  // running and waiting; more are refused
+  // Whether an idle loop may have its executor warm up now; empty: it may. Not while other slices
+  // of the device serve, which that would hold up. The loop's thread; does not block.
+  std::function<bool()> may_warm_up = {};
 };
 
 class Engine final : public SliceHandle {

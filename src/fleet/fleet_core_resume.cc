@@ -39,10 +39,10 @@ bool FleetCore::State::may_resume(RequestId id, Asked& asked, bool suspect) {
     return false;
   }
   if (suspect && asked.resumes == options.resumes_max) {
-    refuse_held(
-        id, request::FinishReason::kError,
-        unavailable("the slice that computed it was lost, as were " + std::to_string(asked.resumes) +
-                    " before it: it is not sent to another; try again later"));
+    refuse_held(id, request::FinishReason::kError,
+                unavailable("the slice that computed it was lost, as were " +
+                            std::to_string(asked.resumes) +
+                            " before it: it is not sent to another; try again later"));
     return false;
   }
   asked.resumes += suspect;

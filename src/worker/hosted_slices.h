@@ -50,7 +50,8 @@ class HostedSlices {
     Channel& channel_;
     const std::int32_t slice_;
   };
-  // What a slice is about to do, so that the supervisor knows it should this process not survive it.
+  // Says what a slice is about to do, so that the supervisor knows if this process does not survive
+  // it.
   class Watch final : public engine::StepWatch {
    public:
     Watch(Channel& channel, std::int32_t slice) : channel_(channel), slice_(slice) {}

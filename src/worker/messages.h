@@ -142,8 +142,8 @@ struct Queued {
   std::int32_t slice = 0;
   RequestId request;
 };
-// Before anything is done for a step: the requests of it and of those in flight (engine::StepWatch).
-// The others of the slice wait, from Queued on.
+// Before anything is done for a step: the requests of it and of those in flight
+// (engine::StepWatch). The others of the slice wait, from Queued on.
 struct Stepping {
   std::int32_t slice = 0;
   std::vector<RequestId> requests;

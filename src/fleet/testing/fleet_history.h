@@ -35,9 +35,9 @@ struct FleetHistoryReport {
 };
 
 // From a seed: 1 to 8 models (some pinned), 1 to 4 slices, policy, limits; then arrivals, cancels,
-// ends, requests that bring slices down, loads that are slow or fail, models that do not let go, slices that die and return, or are
-// closed for others, more or fewer, models that are loaded, unloaded and pinned as asked for, and
-// a catalogue to which models come and from which they go.
+// ends, requests that bring slices down, loads that are slow or fail, models that do not let go,
+// slices that die and return, or are closed for others, more or fewer, models that are loaded,
+// unloaded and pinned as asked for, and a catalogue to which models come and from which they go.
 // At the end nothing more arrives, and all requests must end within a bounded number of events.
 FleetHistoryReport run_fleet_history(std::uint64_t seed);
 
