@@ -300,7 +300,7 @@ TEST_F(Core, WhoIsInAStepIsToldBeforeItIsSubmitted) {
   EXPECT_EQ(watch.take(), "queued 2; queued 1; ");
   executor_.refuse_next();
   ASSERT_TRUE(core.start_step(now_));
-  EXPECT_EQ(watch.take(), "steps 2; steps 1; steps 1; ") << "of 2 the step was refused";
+  EXPECT_EQ(watch.take(), "steps 1; steps 2; steps 2; ") << "of 1 the step was refused";
   core.check_timeout(now_ + seconds(9));
   EXPECT_TRUE(core.hung());
   EXPECT_TRUE(core.start_step(now_));
