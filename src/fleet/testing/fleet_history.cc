@@ -132,6 +132,7 @@ class History {
   std::map<RequestId, Asked> requests_;
   std::set<RequestId> ended_;
   std::map<RequestId, Event> asks_;  // but those for loads, which are held as requests are
+  std::set<RequestId> asks_refused_;
   std::int64_t next_request_ = 0;
   std::int64_t wanted_ = 0;
   std::int64_t arriving_ = -1;  // the request that is being told of
@@ -305,16 +306,14 @@ bool History::is_left(ModelId model, bool keeps_home) const {
 void History::ask_to_unload(RequestId id, ModelId model) {
   const UnloadAsked event{id, model, random_.chance(0.3)};
   const bool may = rests(model) && closing_.empty() && !stalled_;
-  const std::int64_t refused_before = report_.asks_refused;
   tell_ask(id, event);
-  if (may && report_.asks_refused > refused_before) fail("a model that rests is not unloaded");
+  if (may && asks_refused_.contains(id)) fail("a model that rests is not unloaded");
 }
 
 void History::ask_to_sleep(RequestId id) {
   const SleepAsked event{id, random_.chance(0.5)};
-  const std::int64_t refused_before = report_.asks_refused;
   tell_ask(id, event);
-  if (report_.asks_refused > refused_before) return;
+  if (asks_refused_.contains(id)) return;
   for (std::int64_t i = 0; i < core_->models(); ++i) {
     const bool idle = core_->model(ModelId(i)).phase == ModelPhase::kReady && rests(ModelId(i));
     if (idle) fail("a model without requests does not sleep");
@@ -373,6 +372,7 @@ void History::apply(const Answered& answered) {
   const Status& result = answered.result;
   if (!result.ok() && result.error().message.empty()) fail("an ask is refused without a reason");
   report_.asks_refused += !result.ok();
+  if (!result.ok()) asks_refused_.insert(answered.ask);
   if (const auto at = requests_.find(answered.ask); at != requests_.end()) {
     if (!at->second.loads) return fail("a request is answered as an ask is");
     if (result.ok() && is_left(at->second.model, true)) fail("a model is said to be loaded");
