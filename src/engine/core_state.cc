@@ -512,6 +512,28 @@ void EngineCore::State::launch(Nanos now) {
   end_refused(lane, now);
 }
 
+std::vector<RequestId> EngineCore::State::in_steps(const schedule::Decision* decided) const {
+  std::vector<RequestId> requests;
+  for (const StepLane& lane : lanes) {
+    for (std::int64_t step = lane.ended; step < lane.started; ++step) {
+      for (const Sequence* sequence : lane.at(step).sequences) {
+        if (sequence != nullptr) requests.push_back(sequence->request.id);
+      }
+    }
+  }
+  if (decided != nullptr) {
+    for (const schedule::Run& run : decided->runs) requests.push_back(run.request);
+  }
+  std::sort(requests.begin(), requests.end());
+  requests.erase(std::unique(requests.begin(), requests.end()), requests.end());
+  return requests;
+}
+
+void EngineCore::State::tell_watch(const schedule::Decision* decided) const {
+  if (options.watch == nullptr || hung || !lost.empty()) return;
+  options.watch->steps(in_steps(decided));
+}
+
 void EngineCore::State::end_refused(StepLane& lane, Nanos now) {
   while (lane.in_flight() > 0 && !lane.oldest().refused.empty()) {
     const std::string why = lane.oldest().refused;

@@ -204,6 +204,10 @@ class EngineCore::State {
   // Hands the decided step to the executor. One that is refused fails at once, or when the step in
   // flight in its lane has ended.
   void launch(Nanos now);
+  // Those of the steps in flight that have not ended, and of `decided`, in ascending order.
+  std::vector<RequestId> in_steps(const schedule::Decision* decided) const;
+  // Of a device that hangs or is lost nothing is told any more: what was in a step then may be why.
+  void tell_watch(const schedule::Decision* decided) const;
   // Fails the steps whose turn it is and that were refused.
   void end_refused(StepLane& lane, Nanos now);
 
@@ -268,6 +272,7 @@ class EngineCore::State {
   bool told_full = false;
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
+  std::vector<RequestId> struck;  // that were in a step then
   Nanos device_busy;
   std::vector<request::Output> outputs;
 };

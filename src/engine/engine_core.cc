@@ -126,6 +126,7 @@ Status EngineCore::submit(CheckedRequest checked, Nanos now) {
     state_->asked.insert(model->first);
   }
   state_->begin_switch(model->first, now);
+  if (state_->options.watch != nullptr) state_->options.watch->queued(place->first);
   return {};
 }
 
@@ -167,12 +168,14 @@ bool EngineCore::start_step(Nanos now) {
       break;
     }
     state_->stranded_until.reset();
+    state_->tell_watch(&decision);
     state_->apply_decision(decision, now);
     // A refused step has ended its requests: there is less to do every time around.
     state_->launch(now);
     launched = true;
   }
   if (state_->rotation && !launched) state_->rotation->begin_copies();
+  state_->tell_watch(nullptr);
   return step_in_flight();
 }
 
@@ -213,9 +216,11 @@ void EngineCore::lose(const std::string& why) {
   CAUSEWAY_DCHECK(!why.empty(), "a device is lost for a reason");
   if (!state_->lost.empty()) return;
   state_->lost = why;
+  state_->struck = state_->in_steps(nullptr);
   // What the step that found it out has failed was lost, too.
   for (request::Output& output : state_->outputs) {
     output.lost = output.finished && output.reason == FinishReason::kError;
+    if (output.lost) state_->struck.push_back(output.request);
   }
   for (const RequestId request : state_->all_requests()) {
     state_->end(state_->sequence_of(request), FinishReason::kError, why);
@@ -230,6 +235,7 @@ std::int64_t EngineCore::requests() const {
   return static_cast<std::int64_t>(state_->sequences.size());
 }
 bool EngineCore::hung() const { return state_->hung; }
+const std::vector<RequestId>& EngineCore::struck() const { return state_->struck; }
 const kv::KvCache& EngineCore::kv() const { return state_->kv; }
 
 request::Observation EngineCore::observe() const {

@@ -22,6 +22,7 @@
 #include "engine/checked_request.h"
 #include "engine/model_facts.h"
 #include "engine/step_executor.h"
+#include "engine/step_watch.h"
 #include "kv/kv_cache.h"
 #include "request/batch.h"
 #include "request/request.h"
@@ -54,6 +55,7 @@ struct CoreOptions {
   std::optional<Nanos> step_timeout = std::nullopt;
   int steps_in_flight_max = 2;  // at most: the executor may allow fewer
   StepStart step_start = StepStart::kJustInTime;
+  StepWatch* watch = nullptr;  // borrowed; null: nobody is told of steps beforehand
 
   // Eager copies hold frames beyond the end of their sequences: only a scheduler that rotates
   // reckons with that.
@@ -135,6 +137,8 @@ class EngineCore {
   // The device is lost for good: ends every request with `why` (Output::lost), and refuses new ones
   // with it.
   void lose(const std::string& why);
+  // Of a device that is lost: the requests that were in a step of it, which may be why.
+  const std::vector<RequestId>& struck() const;
 
   request::Observation observe() const;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;

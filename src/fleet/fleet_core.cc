@@ -256,7 +256,7 @@ void FleetCore::State::on(const SliceLost& event) {
   slice.epoch += 1;
   view.set_up(event.slice, false);
   if (!any_up()) down_since = now;
-  resume_all(event.slice, /*lost=*/true);
+  resume_all(event.slice, {event.suspects.begin(), event.suspects.end()});
   for (Model& model : models) {
     model.there.erase(event.slice);
     if (model.slice != event.slice) continue;

@@ -89,6 +89,8 @@ struct DropEnded {
 // ended before, which RequestEnded says yet.
 struct SliceLost {
   SliceId slice;
+  // Of these one may be why it is lost: they were in the step that ran. The others only waited.
+  std::vector<RequestId> suspects = {};
 };
 // Empty.
 struct SliceReturned {

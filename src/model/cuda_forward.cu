@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/check.h"
 #include "device/cuda/cuda_owned.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/cuda_graph.h"
 #include "kernels/home_gemm/home_gemm_cuda.h"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
@@ -109,6 +111,26 @@ class CudaForward::State {
     // The embedding stays where it is until its group has come.
     return graphs_.run((shape.places * 4 + kind_of(shape)) * 2 + (embeds_at_home() ? 1 : 0),
                        [this] { return enqueue(); }, stream);
+  }
+
+  // One instruction after the other, as each may take some milliseconds.
+  Result<bool> load_kernels(const StepShape& shape, const KvMemory& kv,
+                            const std::function<bool()>& stop, kernels::CudaStream stream) {
+    CAUSEWAY_TRY(check_limits(shape));
+    CAUSEWAY_CHECK(!moves_experts(), "kernels of steps whose weights are all cached");
+    if (shape != loading_) loaded_ = 0;
+    loading_ = shape;
+    step_ = {shape, kv, {}, stream};
+    CAUSEWAY_TRY(find_program(StepPlaces::kAll));
+    for (; loaded_ < program_.instructions.size(); ++loaded_) {
+      if (stop()) return false;
+      const auto enqueue = [&] {
+        return run_instructions(std::span(program_.instructions).subspan(loaded_, 1), model(),
+                                step_);
+      };
+      CAUSEWAY_TRY(kernels::load_kernels("a step's kernel", enqueue, stream));
+    }
+    return true;
   }
 
   Status begin(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
@@ -264,6 +286,9 @@ class CudaForward::State {
 
   std::set<std::array<std::int64_t, 4>> shapes_run_;  // rows, decode, sampled, kind_of()
 
+  StepShape loading_;       // whose kernels were loaded last
+  std::size_t loaded_ = 0;  // of its instructions
+
   CudaStep step_;  // that is being enqueued
   StepProgram program_;
   // Of a program for weights that are all there: whether it embeds at home.
@@ -298,6 +323,12 @@ Status CudaForward::begin(const StepShape& shape, const KvMemory& kv,
 }
 
 Status CudaForward::run_range(const StepRange& range) { return state_->run_range(range); }
+
+Result<bool> CudaForward::load_kernels(const StepShape& shape, const KvMemory& kv,
+                                       const std::function<bool()>& stop,
+                                       kernels::CudaStream stream) {
+  return state_->load_kernels(shape, kv, stop, stream);
+}
 
 Status CudaForward::run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
                         kernels::CudaStream stream) {

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -81,6 +82,14 @@ class CudaForward {
   Status run(const StepShape& shape, const KvMemory& kv, kernels::CudaStream stream) {
     return run(shape, kv, {}, stream);
   }
+
+  // Has the driver load the kernels of such a step with all weights cached, and runs none of them:
+  // neither weights nor tables need be there. Kernel by kernel, until `stop` says that something
+  // else is to be done: false; the next call for the shape goes on from there. No step is in
+  // flight. kDevice: they cannot be loaded ahead (a driver older than CUDA 12.3), or a kernel was
+  // refused.
+  Result<bool> load_kernels(const StepShape& shape, const KvMemory& kv,
+                            const std::function<bool()>& stop, kernels::CudaStream stream);
 
   // f32 [places][vocab] in device memory: of the last step.
   const float* logits() const;

@@ -431,6 +431,7 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
                                                .kv_min = plan.kv_least / extent,
                                                .kv_max = plan.kv_most / extent};
   }
+  engine.may_warm_up = [this] { return !machine_.slices().serving(); };
   CAUSEWAY_ASSIGN(
       engine_, engine::Engine::start(engine, machine_.clock(), executor, sink, &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });

@@ -67,6 +67,7 @@ class WorkerSlice final : public fleet::FleetSlice {
                                       const fleet::ModelSource& source, bool pinned) override;
   // Of a worker that is lost: nothing is attached any more.
   Status detach(ModelId model, Nanos timeout) override;
+  std::vector<RequestId> suspects() const override;
   Bytes link_bytes() const override;
 
   bool restarts() const override { return true; }

@@ -32,6 +32,9 @@ class TurningExecutor final : public engine::StepExecutor {
   // A step of which a copy failed ends with an error.
   std::optional<request::StepResult> wait(Nanos timeout) override;
   Status health() const override { return inner_.health(); }
+  bool warm_up(ModelId model, const std::function<bool()>& stop) override {
+    return inner_.warm_up(model, stop);
+  }
 
  private:
   kv::KvCopy copy(kv::KvCopy::Direction direction, FrameId frame, TwinId twin);
