@@ -42,7 +42,7 @@ BUDGETS = (
     (r"merge_many_kernelILi128E", 6_200),
     (r"norm_kernelILi[12]E", 4_400),
     # Experts of Qwen3-30B-A3B: one token, up to 8, more.
-    (r"woven_kernelILb1E", 23_600),
+    (r"one_token_kernelILb1E", 23_600),
     (r"moe10few_kernelILb1E", 35_500),
     (r"moe10few_kernelILb0E", 21_900),
     (r"group_kernelILi4E", 9_500),

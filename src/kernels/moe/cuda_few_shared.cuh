@@ -1,5 +1,5 @@
-// What the kernel for few tokens (cuda_few.cuh) and the one for one token (cuda_woven.cuh) share:
-// arguments, words that say which launch they are of, the ring's cursor.
+// What the kernel for few tokens (cuda_few.cuh) and the one for one token (cuda_one_token.cuh)
+// share: arguments, words that say which launch they are of, the ring's cursor.
 #pragma once
 
 #include "kernels/moe/cuda_divide.cuh"

@@ -15,7 +15,7 @@ constexpr int kWorkers = 32 * kFewWarps;
 constexpr int kItemsMax = 1024;
 constexpr int kStagesMax = 12;  // of a ring
 constexpr int kFrontHiddenMax = 4096;
-constexpr int kWovenVectors = 3;  // of eight columns of active, a lane
-constexpr int kWovenIntermediateMax = kWovenVectors * 32 * 8;
+constexpr int kOneTokenVectors = 3;  // of eight columns of active, a lane
+constexpr int kOneTokenIntermediateMax = kOneTokenVectors * 32 * 8;
 
 }  // namespace causeway::kernels::moe

@@ -19,7 +19,7 @@ struct Sync {
   // (launch's number + 1) << 32 | bits of the score
   unsigned long long scores[kFrontTokens * kExpertsMax];
   // (launch's number + 1) << 32 | two neighbours of active, of one token
-  unsigned long long active[kChosenMax * kWovenIntermediateMax / 2];
+  unsigned long long active[kChosenMax * kOneTokenIntermediateMax / 2];
 };
 
 // What routing and grouping leave for the experts' kernels. A pair is (token, choice), numbered
@@ -60,9 +60,9 @@ bool few_front_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
 Status run_few(const ParamsCuda& params, const FrontCuda* front, const Scratch& scratch,
                CudaStream stream);
 
-// One token of a shape that woven_fits (cuda_woven_layout.h).
-Status run_woven(const ParamsCuda& params, const FrontCuda& front, const Scratch& scratch,
-                 CudaStream stream);
+// One token of a shape that one_token_fits (cuda_one_token_layout.h).
+Status run_one_token(const ParamsCuda& params, const FrontCuda& front, const Scratch& scratch,
+                     CudaStream stream);
 
 // Any number of tokens; groups them itself.
 bool tiles_fit(const ShapeCuda& shape);

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "kernels/cuda_status.cuh"
+#include "kernels/moe/cuda_one_token_layout.h"
 #include "kernels/moe/cuda_parts.cuh"
-#include "kernels/moe/cuda_woven_layout.h"
 
 namespace causeway::kernels::moe {
 namespace {
@@ -103,7 +103,7 @@ bool front_fits(const ShapeCuda& shape, std::int64_t tokens, int sm_count) {
       shape.hidden > kFrontHiddenMax) {
     return false;
   }
-  return woven_fits(shape, tokens, sm_count) || few_front_fits(shape, tokens, sm_count);
+  return one_token_fits(shape, tokens, sm_count) || few_front_fits(shape, tokens, sm_count);
 }
 
 Status run_with_front(const FrontCuda& front, const ParamsCuda& p, CudaStream stream) {
@@ -113,7 +113,8 @@ Status run_with_front(const FrontCuda& front, const ParamsCuda& p, CudaStream st
                        " tokens do not fit into the experts' kernel");
   }
   const Scratch scratch = carve(p.shape, p.tokens, p.workspace).scratch;
-  if (woven_fits(p.shape, p.tokens, p.sm_count)) return run_woven(p, front, scratch, stream);
+  if (one_token_fits(p.shape, p.tokens, p.sm_count))
+    return run_one_token(p, front, scratch, stream);
   return run_few(p, &front, scratch, stream);
 }
 

@@ -1,7 +1,7 @@
 // The thread that asks for the stages of one token's experts.
 #pragma once
 
-#include "kernels/moe/cuda_woven_place.cuh"
+#include "kernels/moe/cuda_one_token_place.cuh"
 #include "kernels/ptx/barrier.cuh"
 
 namespace causeway::kernels::moe {
@@ -24,13 +24,13 @@ CAUSEWAY_DEVICE void bulk_load_if(bool real, uint32_t target, const void* source
       : "memory");
 }
 
-struct WovenFeeder {
-  const WovenArgs& args;
-  const WovenPlace& place;
+struct OneTokenFeeder {
+  const OneTokenArgs& args;
+  const OneTokenPlace& place;
   uint64_t policy;
 
-  CAUSEWAY_DEVICE const WovenItem& item(int index) const {
-    return place.of<WovenItem>(place.at.items)[index];
+  CAUSEWAY_DEVICE const OneTokenItem& item(int index) const {
+    return place.of<OneTokenItem>(place.at.items)[index];
   }
   CAUSEWAY_DEVICE uint32_t target(int stage) const {
     return place.address + place.offset_of(stage);
@@ -65,7 +65,7 @@ struct WovenFeeder {
 
   // All stages, the first one without effect before the choice is known: for its instructions.
   CAUSEWAY_DEVICE void run() const {
-    WovenStream at = woven_stream(args);
+    OneTokenStream at = one_token_stream(args);
     FewCursor slot{place.at.stages};
     int expert = 0, pair = at.pair;  // of the next stage of gate and up
     bool real = false;

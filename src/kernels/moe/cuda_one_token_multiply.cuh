@@ -7,7 +7,7 @@
 // lane likes to load.
 #pragma once
 
-#include "kernels/moe/cuda_woven_place.cuh"
+#include "kernels/moe/cuda_one_token_place.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/memory.cuh"
 #include "kernels/ptx/mma.cuh"
@@ -82,9 +82,9 @@ struct RowProducts {
   }
 };
 
-struct WovenWorker {
-  const WovenArgs& args;
-  const WovenPlace& place;
+struct OneTokenWorker {
+  const OneTokenArgs& args;
+  const OneTokenPlace& place;
   int warp, lane;
   uint32_t tag;  // of this launch
 
@@ -129,7 +129,7 @@ struct WovenWorker {
     ptx::store_relaxed_long(args.sync->active + word, tagged(tag, pack(mine, next)));
   }
 
-  CAUSEWAY_DEVICE void gate_stage(const WovenStream& at, const FewCursor& slot) const {
+  CAUSEWAY_DEVICE void gate_stage(const OneTokenStream& at, const FewCursor& slot) const {
     wait_for(slot);
     const float value = gate_products(rows_of(slot));
     ptx::barrier_arrive(place.empty(slot.stage));  // each lane, for what it has read
@@ -139,7 +139,7 @@ struct WovenWorker {
   // ---- down ------------------------------------------------------------------------------------
 
   struct Active {
-    ulonglong2 two[2 * kWovenVectors];  // words of this lane's columns
+    ulonglong2 two[2 * kOneTokenVectors];  // words of this lane's columns
   };
 
   CAUSEWAY_DEVICE bool fresh(const ulonglong2& two) const {
@@ -150,7 +150,7 @@ struct WovenWorker {
     const int vectors = args.intermediate / 8;
     const unsigned long long* words = args.sync->active + expert * (args.intermediate / 2);
 #pragma unroll
-    for (int i = 0; i < 2 * kWovenVectors; ++i) {
+    for (int i = 0; i < 2 * kOneTokenVectors; ++i) {
       const int vector = min(lane + i / 2 * 32, vectors - 1);
       if (!fresh(active.two[i])) {
         active.two[i] = ptx::load_relaxed_longs(words + vector * 4 + i % 2 * 2);
@@ -160,7 +160,7 @@ struct WovenWorker {
   CAUSEWAY_DEVICE bool complete(const Active& active) const {
     bool all = true;
 #pragma unroll
-    for (int i = 0; i < 2 * kWovenVectors; ++i) all &= fresh(active.two[i]);
+    for (int i = 0; i < 2 * kOneTokenVectors; ++i) all &= fresh(active.two[i]);
     return __all_sync(0xFFFFFFFFu, all);
   }
 
@@ -183,7 +183,7 @@ struct WovenWorker {
     const int vectors = args.intermediate / 8;
     RowProducts<kDownRows> products;
 #pragma unroll
-    for (int j = 0; j < kWovenVectors; ++j) {
+    for (int j = 0; j < kOneTokenVectors; ++j) {
       const ulonglong2 a = active.two[2 * j], b = active.two[2 * j + 1];
       const bool there = lane + j * 32 < vectors;
       products.add({there ? value_of(a.x) : 0, tag_of(a.x), there ? value_of(a.y) : 0, tag_of(a.y)},
@@ -193,7 +193,7 @@ struct WovenWorker {
     return products.total(lane);
   }
 
-  CAUSEWAY_DEVICE void down_stage(const WovenStream& at, const FewCursor& slot) const {
+  CAUSEWAY_DEVICE void down_stage(const OneTokenStream& at, const FewCursor& slot) const {
     const Active active = wait_for_active(at.expert, slot);
     const float value = down_products(rows_of(slot), active);
     ptx::barrier_arrive(place.empty(slot.stage));
@@ -218,14 +218,14 @@ struct WovenWorker {
   // The weighted sum by rising expert, two columns a thread; `residual`: of the first two.
   CAUSEWAY_DEVICE void store(int pairs, float2 residual) const {
     const auto* sums = place.of<float2>(place.at.down_sums);
-    const auto* addends = place.of<WovenAddend>(place.at.addends);
+    const auto* addends = place.of<OneTokenAddend>(place.at.addends);
 #pragma unroll 1
     for (int i = thread(); i < pairs; i += kWorkers) {
       if (i != thread()) residual = residual_of(i);
       float2 total = make_float2(0.0f, 0.0f);
 #pragma unroll 4
       for (int n = 0; n < args.k; ++n) {
-        const WovenAddend next = addends[n];
+        const OneTokenAddend next = addends[n];
         const float2 two = sums[next.item * pairs + i];
         total.x += next.weight * two.x;
         total.y += next.weight * two.y;
@@ -236,7 +236,7 @@ struct WovenWorker {
   }
 
   CAUSEWAY_DEVICE void run() const {
-    WovenStream at = woven_stream(args);
+    OneTokenStream at = one_token_stream(args);
     FewCursor slot{place.at.stages};
     slot.advance(warp);
     const int pairs = at.groups * (kDownRows / 2);

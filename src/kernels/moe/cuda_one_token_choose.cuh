@@ -1,7 +1,7 @@
 // One token's choice, every multiplying thread being one expert.
 #pragma once
 
-#include "kernels/moe/cuda_woven_place.cuh"
+#include "kernels/moe/cuda_one_token_place.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/memory.cuh"
 
@@ -11,9 +11,9 @@ namespace causeway::kernels::moe {
 // best k of each other warp: 32 + 3k comparisons instead of all experts'. Its rank is the place of
 // its item: nobody has to know who else was chosen. In which order the sums are added is found out
 // later.
-struct WovenChoice {
-  const WovenArgs& args;
-  const WovenPlace& place;
+struct OneTokenChoice {
+  const OneTokenArgs& args;
+  const OneTokenPlace& place;
   int warp, lane;
   const char* weight[3] = {};  // where this thread's expert lies
 
@@ -74,7 +74,7 @@ struct WovenChoice {
     if (rank >= args.k) rank = kChosenMax;
     rank += better_elsewhere(own);
     if (rank < args.k && expert() < args.experts) {
-      WovenItem& item = place.of<WovenItem>(place.at.items)[rank];
+      OneTokenItem& item = place.of<OneTokenItem>(place.at.items)[rank];
 #pragma unroll
       for (int w = 0; w < 3; ++w) item.weight[w] = weight[w];
       place.of<uint32_t>(place.at.chosen_keys)[rank] = own;
@@ -85,7 +85,7 @@ struct WovenChoice {
 };
 
 // The choices' weights, by rising expert: by a warp that has nothing else to do, a lane a choice.
-CAUSEWAY_DEVICE void weigh_choices(const WovenArgs& args, const WovenPlace& place, int lane) {
+CAUSEWAY_DEVICE void weigh_choices(const OneTokenArgs& args, const OneTokenPlace& place, int lane) {
   if (lane >= args.k) return;
   if (lane == 0 && blockIdx.x == 0 && args.experts_read != nullptr) {
     *args.experts_read += static_cast<unsigned long long>(args.k);
@@ -97,7 +97,7 @@ CAUSEWAY_DEVICE void weigh_choices(const WovenArgs& args, const WovenPlace& plac
   for (int i = 0; i < args.k; ++i) before += chosen[i] < chosen[lane] ? 1 : 0;
   const ChosenKeys keys = {place.of<uint32_t>(place.at.chosen_keys),
                            place.of<uint32_t>(place.at.keys)};
-  place.of<WovenAddend>(place.at.addends)[before] = {weight_of(args, keys, lane), lane};
+  place.of<OneTokenAddend>(place.at.addends)[before] = {weight_of(args, keys, lane), lane};
 }
 
 }  // namespace causeway::kernels::moe

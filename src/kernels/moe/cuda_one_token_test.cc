@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "kernels/moe/cuda_woven_layout.h"
-#include "kernels/moe/cuda_woven_stream.h"
+#include "kernels/moe/cuda_one_token_layout.h"
+#include "kernels/moe/cuda_one_token_stream.h"
 #include "kernels/testing/near.h"
 
 namespace causeway::kernels::moe {
@@ -24,9 +24,9 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-std::vector<Stage> stages_of(const WovenShape& shape, int cta) {
+std::vector<Stage> stages_of(const OneTokenShape& shape, int cta) {
   std::vector<Stage> stages;
-  for (WovenStream s(shape, cta); !s.done(); s.advance()) {
+  for (OneTokenStream s(shape, cta); !s.done(); s.advance()) {
     if (s.is_down()) {
       stages.push_back({true, s.expert, cta + s.group * s.ctas});
     } else {
@@ -38,7 +38,7 @@ std::vector<Stage> stages_of(const WovenShape& shape, int cta) {
 
 // Expert by expert its gate and up, then down of the one that is `lag` before; each pair of the
 // line and each group of rows goes to the CTA whose turn it is.
-std::vector<Stage> dealt_out(const WovenShape& shape, int cta) {
+std::vector<Stage> dealt_out(const OneTokenShape& shape, int cta) {
   const int tiles = shape.intermediate / 2, groups = shape.hidden / kDownRows;
   std::vector<Stage> stages;
   for (int expert = 0; expert < shape.experts + shape.lag; ++expert) {
@@ -53,16 +53,16 @@ std::vector<Stage> dealt_out(const WovenShape& shape, int cta) {
   return stages;
 }
 
-std::string name_of(const WovenShape& s) {
+std::string name_of(const OneTokenShape& s) {
   return std::to_string(s.experts) + " experts " + std::to_string(s.hidden) + "×" +
          std::to_string(s.intermediate) + ", lag " + std::to_string(s.lag) + ", " +
          std::to_string(s.ctas) + " CTAs";
 }
 
-void compare(const WovenShape& shape) {
+void compare(const OneTokenShape& shape) {
   for (int cta = 0; cta < shape.ctas; ++cta) {
     ASSERT_TRUE(stages_of(shape, cta) == dealt_out(shape, cta)) << name_of(shape) << ": " << cta;
-    WovenStream end(shape, cta);
+    OneTokenStream end(shape, cta);
     while (!end.done()) end.advance();
     for (int i = 0; i < 10; ++i) end.advance();  // as warps do that have every fourth stage
     ASSERT_TRUE(end.done()) << name_of(shape) << ": " << cta;
@@ -71,7 +71,7 @@ void compare(const WovenShape& shape) {
 
 // Warps that each do every fourth stage, in a ring of so many places, in any order that the rules
 // allow; false if nothing can go on before all is done.
-bool ends(const WovenShape& shape, int places, Random& random) {
+bool ends(const OneTokenShape& shape, int places, Random& random) {
   std::vector<std::vector<Stage>> all;
   for (int cta = 0; cta < shape.ctas; ++cta) all.push_back(stages_of(shape, cta));
   std::vector<int> left(static_cast<std::size_t>(shape.experts), shape.intermediate / 2);
@@ -112,9 +112,9 @@ int between(Random& random, int low, int high) {
   return static_cast<int>(random.between(low, high));
 }
 
-TEST(WovenStream, IsWhatIsDealtOut) {
-  for (const int lag : {0, 1, woven_lag(8), 9}) compare({2048, 768, 8, lag, 132});
-  compare({2048, 768, 1, woven_lag(1), 132});
+TEST(OneTokenStream, IsWhatIsDealtOut) {
+  for (const int lag : {0, 1, one_token_lag(8), 9}) compare({2048, 768, 8, lag, 132});
+  compare({2048, 768, 1, one_token_lag(1), 132});
   compare({32, 32, 32, 3, 132});
   compare({32, 32, 1, 1, 512});
   Random random(testing::fresh_seed());
@@ -124,31 +124,32 @@ TEST(WovenStream, IsWhatIsDealtOut) {
   }
 }
 
-TEST(WovenStream, EndsWhateverTheSpeeds) {
+TEST(OneTokenStream, EndsWhateverTheSpeeds) {
   Random random(testing::fresh_seed());
   for (int i = 0; i < 60; ++i) {
-    const WovenShape shape = {32 * between(random, 1, 8), 32 * between(random, 1, 3),
-                              between(random, 1, 8), between(random, 0, 4), between(random, 1, 12)};
+    const OneTokenShape shape = {32 * between(random, 1, 8), 32 * between(random, 1, 3),
+                                 between(random, 1, 8), between(random, 0, 4),
+                                 between(random, 1, 12)};
     EXPECT_TRUE(ends(shape, between(random, kFewWarps, 12), random)) << name_of(shape);
   }
 }
 
-TEST(WovenLag, IsHalfOfTheChosenExperts) {
-  EXPECT_EQ(woven_lag(8), 4);
-  EXPECT_EQ(woven_lag(32), 16);
-  for (const int experts : {1, 2, 3}) EXPECT_EQ(woven_lag(experts), 1);
+TEST(OneTokenLag, IsHalfOfTheChosenExperts) {
+  EXPECT_EQ(one_token_lag(8), 4);
+  EXPECT_EQ(one_token_lag(32), 16);
+  for (const int experts : {1, 2, 3}) EXPECT_EQ(one_token_lag(experts), 1);
 }
 
-TEST(WovenLayout, SaysWhichShapesItIsFor) {
+TEST(OneTokenLayout, SaysWhichShapesItIsFor) {
   const ShapeCuda qwen{2048, 768, 128, 8};  // Qwen3-30B-A3B
-  for (const int ctas : {132, 114, 16, 8}) EXPECT_TRUE(woven_fits(qwen, 1, ctas)) << ctas;
-  EXPECT_FALSE(woven_fits(qwen, 2, 132));
-  EXPECT_FALSE(woven_fits(qwen, 1, 2));  // too many rows of the router a CTA
-  EXPECT_FALSE(woven_fits({2048, 832, 128, 8}, 1, 132));
-  EXPECT_FALSE(woven_fits({2048, 768, 160, 8}, 1, 132));
-  EXPECT_FALSE(woven_fits({4096, 768, 128, 8}, 1, 132));   // no four stages
-  EXPECT_FALSE(woven_fits({4096, 1536, 128, 8}, 1, 132));  // Qwen3-235B-A22B
-  EXPECT_FALSE(woven_fits({4096, 14336, 8, 2}, 1, 132));   // Mixtral-8x7B
+  for (const int ctas : {132, 114, 16, 8}) EXPECT_TRUE(one_token_fits(qwen, 1, ctas)) << ctas;
+  EXPECT_FALSE(one_token_fits(qwen, 2, 132));
+  EXPECT_FALSE(one_token_fits(qwen, 1, 2));  // too many rows of the router a CTA
+  EXPECT_FALSE(one_token_fits({2048, 832, 128, 8}, 1, 132));
+  EXPECT_FALSE(one_token_fits({2048, 768, 160, 8}, 1, 132));
+  EXPECT_FALSE(one_token_fits({4096, 768, 128, 8}, 1, 132));   // no four stages
+  EXPECT_FALSE(one_token_fits({4096, 1536, 128, 8}, 1, 132));  // Qwen3-235B-A22B
+  EXPECT_FALSE(one_token_fits({4096, 14336, 8, 2}, 1, 132));   // Mixtral-8x7B
 }
 
 struct Piece {
@@ -165,14 +166,14 @@ void expect_apart(const std::vector<Piece>& pieces) {
   }
 }
 
-TEST(WovenLayout, ItsPiecesLieApart) {
+TEST(OneTokenLayout, ItsPiecesLieApart) {
   Random random(testing::fresh_seed());
   int fit = 0;
   for (int i = 0; i < 2000; ++i) {
     const ShapeCuda s{32 * between(random, 1, 128), 32 * between(random, 1, 26),
                       between(random, 1, 140), between(random, 1, 32)};
     const int ctas = between(random, 1, 160);
-    const auto at = woven_layout(s, ctas);
+    const auto at = one_token_layout(s, ctas);
     if (!at) continue;
     ++fit;
     const std::int64_t k = s.experts_per_token, rows = (s.hidden / 8 + ctas - 1) / ctas * 8;
@@ -189,7 +190,7 @@ TEST(WovenLayout, ItsPiecesLieApart) {
                   {at->down_sums, 4 * k * rows},
                   {at->bytes, 0}});
     EXPECT_EQ(at->ring % 128, 0u);
-    EXPECT_LE(at->bytes, static_cast<std::uint32_t>(kWovenSharedMax));
+    EXPECT_LE(at->bytes, static_cast<std::uint32_t>(kOneTokenSharedMax));
     EXPECT_GE(at->stages, kFewWarps);
     const std::int64_t front = (1 + (s.experts + ctas - 1) / ctas) * s.hidden * 2;
     EXPECT_LE(at->ring + front, at->down_sums);

@@ -1,6 +1,6 @@
-// The order in which a CTA does its stages of one token's experts, gate and up woven with down
-// (cuda_woven.cuh). Plain arithmetic, the same for the thread that asks for the stages, the
-// warps that multiply them, and a test on the host.
+// The order in which a CTA does its stages of one token's experts, gate and up interleaved with
+// down (cuda_one_token.cuh). Plain arithmetic, the same for the thread that asks for the stages,
+// the warps that multiply them, and a test on the host.
 //
 // Gate and up: pairs of features, `tiles` an expert, all experts' in one line that is dealt out
 // one by one, so that all CTAs are done with an expert at about the same time. Down: groups of
@@ -24,21 +24,21 @@ constexpr int kDownRows = 8;  // of a stage of down
 // the time its down is next: on an H200 that takes 2 to 3 µs, an expert's gate and up 1.4 µs, and
 // the CTAs are not all at the same place. From 4 of 8 on nobody waits; more would only leave more
 // of down for the end, where the memory has nothing else to do.
-CAUSEWAY_STREAM int woven_lag(int experts) { return experts < 4 ? 1 : experts / 2; }
+CAUSEWAY_STREAM int one_token_lag(int experts) { return experts < 4 ? 1 : experts / 2; }
 
-struct WovenShape {
+struct OneTokenShape {
   int hidden, intermediate, experts;  // experts: that were chosen
   int lag;
   int ctas;
   Divider by_ctas = Divider(ctas);
 };
 
-struct WovenStream {
+struct OneTokenStream {
   int pair, limit;    // the next pair of the line; pairs up to here come before the next of down
   int expert, group;  // the next of down: of the CTA's groups
   int tiles, all, ctas, groups, experts;
 
-  CAUSEWAY_STREAM WovenStream(const WovenShape& shape, int cta) {
+  CAUSEWAY_STREAM OneTokenStream(const OneTokenShape& shape, int cta) {
     tiles = shape.intermediate / 2;
     experts = shape.experts;
     all = experts * tiles;

@@ -5,7 +5,7 @@
 //
 //   [norm, scores | exchanged | choice]  gate and up 0 … 4, down 0, gate and up 5, down 1 …  → out
 //
-// The stages (cuda_woven_stream.h says in which order) go through one ring of equal places: two
+// The stages (cuda_one_token_stream.h says in which order) go through one ring of equal places: two
 // features' rows of gate and of up, or eight rows of down, which are neighbours in memory. One
 // thread asks for them in that order, a few large copies; stage s is multiplied by warp
 // s % kFewWarps alone. Active goes from CTA to CTA in words that say their launch; a lane loads
@@ -22,19 +22,19 @@
 // why).
 #pragma once
 
-#include "kernels/moe/cuda_woven_choose.cuh"
-#include "kernels/moe/cuda_woven_feed.cuh"
-#include "kernels/moe/cuda_woven_multiply.cuh"
+#include "kernels/moe/cuda_one_token_choose.cuh"
+#include "kernels/moe/cuda_one_token_feed.cuh"
+#include "kernels/moe/cuda_one_token_multiply.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/copy.cuh"
 #include "kernels/ptx/launch.cuh"
 
 namespace causeway::kernels::moe {
 
-constexpr int kWovenFeeder = kFewWarps, kWovenWeigher = kFewWarps + 1;  // warps
-constexpr int kWovenThreads = 32 * (kFewWarps + 2);
+constexpr int kOneTokenFeeder = kFewWarps, kOneTokenWeigher = kFewWarps + 1;  // warps
+constexpr int kOneTokenThreads = 32 * (kFewWarps + 2);
 
-CAUSEWAY_DEVICE void init_barriers(const WovenPlace& place) {
+CAUSEWAY_DEVICE void init_barriers(const OneTokenPlace& place) {
 #pragma unroll 1
   for (int stage = 0; stage < place.at.stages; ++stage) {
     ptx::barrier_init(place.full(stage), 1);
@@ -49,37 +49,37 @@ CAUSEWAY_DEVICE void init_barriers(const WovenPlace& place) {
 
 // No more registers than let kernels of the chain in beside it.
 template <bool kLean>
-__global__ void __maxnreg__(128) woven_kernel(const __grid_constant__ WovenArgs given) {
+__global__ void __maxnreg__(128) one_token_kernel(const __grid_constant__ OneTokenArgs given) {
   extern __shared__ __align__(128) char shared[];
-  const WovenArgs args = kLean ? lean_args(given) : given;
-  const WovenPlace place = {shared_place(shared), args.layout};
+  const OneTokenArgs args = kLean ? lean_args(given) : given;
+  const OneTokenPlace place = {shared_place(shared), args.layout};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 32), 0);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const ScorePlace score_place = {place, args.layout.ring,    args.layout.x,
                                   0,     args.layout.partial, place.front_full()};
 
   // ---- what does not depend on the kernel in front ---------------------------------------------
-  if (warp == kWovenFeeder && lane == 0) {
+  if (warp == kOneTokenFeeder && lane == 0) {
     init_barriers(place);
     FewScore::ask(args, score_place);
     ptx::dependents_launch();
   }
-  WovenChoice choice{args, place, warp, lane};
+  OneTokenChoice choice{args, place, warp, lane};
   if (warp < kFewWarps) choice.take_table();
   __syncthreads();
 
   // ---- the warps that do not multiply ----------------------------------------------------------
-  if (warp == kWovenWeigher) {
+  if (warp == kOneTokenWeigher) {
     ptx::barrier_wait_covered(place.chosen(), 0);
     weigh_choices(args, place, lane);
     ptx::barrier_arrive(place.weighed());
     return;
   }
-  if (warp == kWovenFeeder) {
+  if (warp == kOneTokenFeeder) {
     ptx::dependency_wait();
     clear_next_counts(args, args.sync->launches[blockIdx.x], lane);
     ptx::barrier_arrive(place.launch_read());
-    if (lane == 0) WovenFeeder{args, place, ptx::policy_stream()}.run();
+    if (lane == 0) OneTokenFeeder{args, place, ptx::policy_stream()}.run();
     return;
   }
 
@@ -105,7 +105,7 @@ __global__ void __maxnreg__(128) woven_kernel(const __grid_constant__ WovenArgs 
   }
 
   // ---- their products --------------------------------------------------------------------------
-  WovenWorker{args, place, warp, lane, launch + 1}.run();
+  OneTokenWorker{args, place, warp, lane, launch + 1}.run();
 }
 
 }  // namespace causeway::kernels::moe
