@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "kernels/spent.h"
+#include "kernels/l2_discard.h"
 
 namespace causeway::kernels {
 
@@ -23,15 +23,15 @@ __device__ __forceinline__ void discard_line(const void* line) {
 }
 
 // Drops the share of thread `index` of `all`.
-__device__ __forceinline__ void discard(const SpentLines& lines, unsigned index, unsigned all) {
+__device__ __forceinline__ void discard(const DiscardLines& lines, unsigned index, unsigned all) {
 #pragma unroll 1
   for (unsigned i = index; i < static_cast<unsigned>(lines.count); i += all) {
-    discard_line(lines.first + static_cast<std::int64_t>(i) * kSpentLine);
+    discard_line(lines.first + static_cast<std::int64_t>(i) * kDiscardLineBytes);
   }
 }
 
 // Each thread of a grid along x its share.
-__device__ __forceinline__ void discard(const SpentLines& lines) {
+__device__ __forceinline__ void discard(const DiscardLines& lines) {
   discard(lines, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
 }
 

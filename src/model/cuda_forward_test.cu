@@ -488,7 +488,7 @@ std::vector<Case> cases_in_hbm() {
            .vocab = 16'640,
            .intermediate = 768,
            .sm_count = 8},
-          // Gate and up so large that they drop what is spent.
+          // Gate and up so large that they drop what is not read again.
           {.name = "llama, 4/2 heads of 64, in pairs, 8,192 in between",
            .family = Family::kLlama,
            .heads = 4,

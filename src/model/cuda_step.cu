@@ -93,7 +93,7 @@ class Loop {
          .sum = model_.results.x,
          .added = i.join ? model_.results.added : nullptr,
          .added_weight = i.join ? weight(i.join->weight, i.join->layer).data : nullptr,
-         .spent = spent(i.drops)},
+         .discards = discards(i.drops)},
         stream_);
   }
 
@@ -107,7 +107,7 @@ class Loop {
         .residual = request.residual ? out : nullptr,
         .gains = request.norm ? weight(i.gains, i.layer).data : nullptr,
         .epsilon = request.norm ? epsilon() : 0,
-        .spent = spent(i.drops),
+        .discards = discards(i.drops),
         .out = out,
         .x_stride = request.k,
         .w_stride = request.k,
@@ -246,8 +246,8 @@ class Loop {
     return nullptr;
   }
 
-  kernels::SpentList spent(const step::Drops& drops) const {
-    kernels::SpentList list = {};
+  kernels::DiscardList discards(const step::Drops& drops) const {
+    kernels::DiscardList list = {};
     for (std::size_t i = 0; i < drops.size(); ++i) {
       if (drops[i].bytes.count > 0) list[i] = {buffer(drops[i].buffer), drops[i].bytes.count};
     }

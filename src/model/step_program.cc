@@ -126,10 +126,10 @@ class Maker {
     return {};
   }
 
-  // Of more rows than these L2 has written most of what is spent by the time of the next norm.
-  step::Drop spent(StepBuffer buffer, std::int64_t columns) const {
-    constexpr std::int64_t kSpentRowsMax = 256;
-    return {buffer, Bytes(shape_.rows <= kSpentRowsMax ? shape_.rows * columns * 2 : 0)};
+  // Of more rows than these L2 has written most of the buffer to HBM by the time of the next norm.
+  step::Drop drop_of(StepBuffer buffer, std::int64_t columns) const {
+    constexpr std::int64_t kDiscardRowsMax = 256;
+    return {buffer, Bytes(shape_.rows <= kDiscardRowsMax ? shape_.rows * columns * 2 : 0)};
   }
 
   // What counts as the share in front of a product behind another kernel (experts, embedding).
@@ -140,12 +140,13 @@ class Maker {
   void add_norm(step::Norm norm, step::Product* behind) {
     norm.parts = std::exchange(parts_pending_, false);
     norm.join = std::exchange(join_pending_, std::nullopt);
-    const step::Drops spent = std::exchange(spent_, {});
+    const step::Drops drops = std::exchange(drops_, {});
     if (behind == nullptr || !behind->plan.drops) {
-      norm.drops = spent;
+      norm.drops = drops;
     } else {
-      behind->drops = spent;
-      CAUSEWAY_CHECK(spent.back().bytes.count == 0, "no room for the parts among what is spent");
+      behind->drops = drops;
+      CAUSEWAY_CHECK(drops.back().bytes.count == 0,
+                     "no room for the parts among what is discarded");
       if (norm.parts) {
         norm.parts_stay = true;
         behind->drops.back() = {StepBuffer::kParts, Bytes(kPartsMax * shape_.rows * c_.hidden * 4)};
@@ -218,7 +219,7 @@ class Maker {
         plan_once(product, state, [&](bool home) { return normed_request(request, home); }));
     if (product.plan.request.norm) {
       product.x = StepBuffer::kX;
-      spent_ = {};  // the norm inside drops nothing
+      drops_ = {};  // the norm inside drops nothing
     } else {
       product.x = StepBuffer::kNormed;
       add_norm({.weight = product.gains, .layer = product.layer, .rows = shape_.rows}, &product);
@@ -304,7 +305,7 @@ class Maker {
                         .behind_library = fresh && shape_.rows == shape_.decode && by_library,
                         .windowed = shape_.windowed && c_.has_window(layer),
                         .local_rope = local_rope});
-    spent_ = {spent(StepBuffer::kQkv, qkv_size()), spent(StepBuffer::kAttended, q_size())};
+    drops_ = {drop_of(StepBuffer::kQkv, qkv_size()), drop_of(StepBuffer::kAttended, q_size())};
     const step::Product o{.weight = StepWeight::kO, .layer = layer, .x = StepBuffer::kAttended};
     const CudaRequest request{.k = q_size(), .bias = c_.output_bias, .share = CudaShare::kMore};
     if (c_.output_norms) return add_to_join(o, request, StepWeight::kAttentionNorm, false);
@@ -320,11 +321,11 @@ class Maker {
          .out = fused ? StepBuffer::kActive : StepBuffer::kGateUp,
          .gains = StepWeight::kPostNorm},
         {.n = (fused ? 1 : 2) * c_.intermediate, .bias = c_.mlp_bias, .silu_mul = fused}));
-    spent_ = {spent(StepBuffer::kActive, c_.intermediate)};
+    drops_ = {drop_of(StepBuffer::kActive, c_.intermediate)};
     if (fused) return {};
     add(step::Activate{});
     in_front_ = behind_others();
-    spent_[1] = spent(StepBuffer::kGateUp, 2 * c_.intermediate);
+    drops_[1] = drop_of(StepBuffer::kGateUp, 2 * c_.intermediate);
     return {};
   }
 
@@ -393,7 +394,7 @@ class Maker {
   // Behind the last instruction.
   bool parts_pending_ = false;              // x lacks kParts
   std::optional<step::Join> join_pending_;  // x lacks the norm of kAdded
-  step::Drops spent_ = {};                  // for the next norm
+  step::Drops drops_ = {};                  // for the next norm
   CudaShare in_front_ = CudaShare::kMore;   // what the last product was to take of an SM
 };
 

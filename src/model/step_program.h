@@ -15,7 +15,7 @@
 #include "base/units.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/home_gemm/home_gemm.h"
-#include "kernels/spent.h"
+#include "kernels/l2_discard.h"
 #include "model/config.h"
 #include "model/step_ranges.h"
 #include "model/step_tables.h"
@@ -98,7 +98,7 @@ struct Drop {
   StepBuffer buffer = StepBuffer::kX;
   Bytes bytes;
 };
-using Drops = std::array<Drop, kernels::kSpentMax>;
+using Drops = std::array<Drop, kernels::kDiscardsMax>;
 
 // What a sublayer adds to x, which is to be normalised first.
 struct Join {

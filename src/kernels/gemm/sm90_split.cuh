@@ -213,7 +213,7 @@ struct SplitWorker {
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) parts[i] = __ldcg(theirs + i * 128);
   }
-  // What was asked for is spent; behind its use, so that it has come.
+  // What was asked for is discarded behind its use, so that it has come.
   CAUSEWAY_DEVICE void drop() const {
     __syncwarp();
     if (who.lane % 8 != 0) return;
@@ -415,7 +415,7 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
   } else if (!kHalves && warp == 4 * kSplitGroups + 2) {
     if constexpr (kFinish == Finish::kGated && kInputs) {  // CudaPlan::drops
 #pragma unroll 1
-      for (const SpentLines& lines : args.spent) {
+      for (const DiscardLines& lines : args.discards) {
         discard(lines, blockIdx.x * 32 + lane, gridDim.x * 32);
       }
     }

@@ -1,4 +1,4 @@
-#include "kernels/spent.h"
+#include "kernels/l2_discard.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 namespace causeway::kernels {
 namespace {
 
-TEST(Spent, OnlyWholeLinesAreDropped) {
-  alignas(kSpentLine) char memory[4 * kSpentLine];
+TEST(L2Discard, OnlyWholeLinesAreDropped) {
+  alignas(kDiscardLineBytes) char memory[4 * kDiscardLineBytes];
   const auto lines = [&](std::int64_t begin, std::int64_t end) {
-    const SpentLines found = spent_lines({memory + begin, end - begin});
+    const DiscardLines found = discard_lines({memory + begin, end - begin});
     return std::pair(found.count == 0 ? 0 : found.first - memory, found.count);
   };
   using Lines = std::pair<std::ptrdiff_t, int>;
@@ -23,7 +23,7 @@ TEST(Spent, OnlyWholeLinesAreDropped) {
   EXPECT_EQ(lines(127, 255), Lines(0, 0));
   EXPECT_EQ(lines(129, 255), Lines(0, 0));
   EXPECT_EQ(lines(128, 128), Lines(0, 0));
-  EXPECT_EQ(spent_lines({}).count, 0);
+  EXPECT_EQ(discard_lines({}).count, 0);
 }
 
 }  // namespace
