@@ -231,17 +231,17 @@ class CudaForward::State {
     if (home_clusters_) at_home.clusters = *home_clusters_;
     return {
         .sm_count = sms,
-        .few_cluster = shape.brief ? cluster_of(shape.decode) : 0,
+        .small_batch_cluster = shape.brief ? cluster_of(shape.decode) : 0,
         .experts_front = experts_ && experts_->front_fits({.tokens = shape.rows, .sm_count = sms}),
         .experts_move = moves_experts(),
         .at_home = at_home};
   }
-  // Of attention's kernel for few sequences; the driver is asked once.
+  // Of attention's kernel for small batches; the driver is asked once.
   int cluster_of(std::int64_t sequences) {
     std::optional<int>& known = clusters_.at(static_cast<std::size_t>(sequences));
     if (!known) {
-      known = kernels::attention::few_cluster({config_.heads, config_.kv_heads, config_.head_dim},
-                                              sequences, workspace_.sm_count());
+      known = kernels::attention::small_batch_cluster(
+          {config_.heads, config_.kv_heads, config_.head_dim}, sequences, workspace_.sm_count());
     }
     return *known;
   }
@@ -260,7 +260,7 @@ class CudaForward::State {
   const CudaActivations results_;
   CudaGraphs graphs_{workspace_.device()};
   const std::byte* captured_kv_ = nullptr;
-  std::array<std::optional<int>, kernels::attention::kFewSequences + 1> clusters_;
+  std::array<std::optional<int>, kernels::attention::kSmallBatchSequences + 1> clusters_;
 
   std::set<std::array<std::int64_t, 4>> shapes_run_;  // rows, decode, sampled, kind_of()
 

@@ -176,8 +176,9 @@ using StepInstruction =
 // What the GPU, or a kernel that only a build with CUDA has, decides of a step.
 struct StepFacts {
   int sm_count = 132;  // of the stream's context
-  // attention::few_cluster() of the step's decoding sequences; looked at in a brief step alone.
-  int few_cluster = 0;
+  // attention::small_batch_cluster() of the step's decoding sequences; looked at in a brief step
+  // alone.
+  int small_batch_cluster = 0;
   bool experts_front = false;  // moe::front_fits() of the step's rows; of a model with experts
   bool experts_move = false;   // they are cached one by one
   // Of groups that are read at home: what the planner of such products is told, and its profile;

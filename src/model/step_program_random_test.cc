@@ -209,7 +209,7 @@ TEST(StepProgramRandom, EverythingIsThereWhenItIsRead) {
     const auto ranges =
         places.streamed ? step_ranges(config, places.where) : std::vector<StepRange>();
     const StepFacts facts{.sm_count = kSms[random.below(7)],
-                          .few_cluster = random.chance(0.5) ? 8 : 0,
+                          .small_batch_cluster = random.chance(0.5) ? 8 : 0,
                           .experts_front = config.moe && random.chance(0.5)};
     StepPlaces where{.where = places.where, .ranges = ranges};
     if (!places.streamed && random.chance(0.5)) where.layers_ahead = random.between(0, 8);

@@ -137,7 +137,7 @@ struct Short {
 
 std::vector<std::string> sequence(const ModelConfig& config, const StepShape& shape,
                                   const StepPlaces& places = {}) {
-  const StepFacts facts{.few_cluster = 8, .experts_front = config.moe && shape.rows <= 8};
+  const StepFacts facts{.small_batch_cluster = 8, .experts_front = config.moe && shape.rows <= 8};
   const StepProgram program = must(make_step_program(config, shape, facts, places), "a program");
   std::vector<std::string> made;
   for (const StepInstruction& i : program.instructions) made.push_back(std::visit(Short{}, i));
@@ -194,10 +194,10 @@ TEST(StepProgram, CapsAreOfLogitsAndOfScores) {
 
 TEST(StepProgram, LlamaDecodesOne) {
   EXPECT_THAT(sequence(llama_8b(), decode(1)),
-              ElementsAre("rope", "embed",                                    //
-                          "qkv rows < n", "attention few fresh", "o rows >",  //
-                          "gate_up rows < n", "down rows >",                  //
-                          "qkv rows < n", "attention few fresh", "o rows >",  //
+              ElementsAre("rope", "embed",                                            //
+                          "qkv rows < n", "attention small-batch fresh", "o rows >",  //
+                          "gate_up rows < n", "down rows >",                          //
+                          "qkv rows < n", "attention small-batch fresh", "o rows >",  //
                           "gate_up rows < n", "down rows >", "last norm -active", "head rows >"));
 }
 
@@ -268,8 +268,8 @@ TEST(StepProgram, AChunkThatSamplesNothingHasNoHead) {
 TEST(StepProgram, QwenDecodes) {
   const std::vector<std::string> one = sequence(qwen3_4b(), decode(1));
   EXPECT_THAT(std::vector<std::string>(one.begin(), one.begin() + 7),
-              ElementsAre("rope", "embed", "qkv rows < n", "attention few fresh", "o rows >",
-                          "gate_up rows < n", "down rows >"));
+              ElementsAre("rope", "embed", "qkv rows < n", "attention small-batch fresh",
+                          "o rows >", "gate_up rows < n", "down rows >"));
   EXPECT_THAT(sequence(qwen3_4b(), decode(32)),
               ElementsAre("plan", "rope", "embed",                                  //
                           "qkv rows > n", "attention planned fresh", "o rows >",    //
@@ -305,7 +305,7 @@ TEST(StepProgram, ExpertsOfManyTokens) {
 // The tables are right before anything else, and what was chosen is known behind all of it.
 TEST(StepProgram, ExpertsThatMove) {
   const ModelConfig config = qwen3_30b_a3b();
-  const StepFacts facts{.few_cluster = 8, .experts_front = true, .experts_move = true};
+  const StepFacts facts{.small_batch_cluster = 8, .experts_front = true, .experts_move = true};
   const StepProgram program = must(make_step_program(config, decode(8), facts, {}), "a program");
   EXPECT_TRUE(std::holds_alternative<step::PlaceExperts>(program.instructions.front()));
   EXPECT_TRUE(std::holds_alternative<step::CountExperts>(program.instructions.back()));
@@ -338,13 +338,13 @@ TEST_F(StagedTest, TheStreamWaitsAndTheHostStaysClose) {
   std::vector<weights::WeightView> where(4, staged());
   where[0] = {.place = weights::WeightPlace::kHome};
   const auto made = sequence(llama_8b(), decode(1), {.where = where, .layers_ahead = 0});
-  EXPECT_THAT(made, ElementsAre("rope", "embed home",                                   //
-                                "host waits 1", "waits 1", "qkv rows < n",              //
-                                "attention few fresh", "o rows >", "gate_up rows < n",  //
-                                "down rows >",                                          //
-                                "host waits 2", "waits 2", "qkv rows < n",              //
-                                "attention few fresh", "o rows >", "gate_up rows < n",  //
-                                "down rows >",                                          //
+  EXPECT_THAT(made, ElementsAre("rope", "embed home",                                           //
+                                "host waits 1", "waits 1", "qkv rows < n",                      //
+                                "attention small-batch fresh", "o rows >", "gate_up rows < n",  //
+                                "down rows >",                                                  //
+                                "host waits 2", "waits 2", "qkv rows < n",                      //
+                                "attention small-batch fresh", "o rows >", "gate_up rows < n",  //
+                                "down rows >",                                                  //
                                 "host waits 3", "waits 3", "last norm -active", "head rows >"));
   // A layer ahead, the second waits for the first.
   const auto ahead = sequence(llama_8b(), decode(1), {.where = where, .layers_ahead = 1});

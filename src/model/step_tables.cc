@@ -161,7 +161,7 @@ std::vector<std::int64_t> decode_buckets(std::int64_t places) {
 
 StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets,
                    std::int64_t window) {
-  using kernels::attention::few_tokens, kernels::attention::kFewSequences;
+  using kernels::attention::small_batch_context_max, kernels::attention::kSmallBatchSequences;
   StepShape shape;
   std::int64_t longest = 0;
   shape.places = static_cast<std::int64_t>(batch.entries.size());
@@ -178,9 +178,9 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
       shape.rows = shape.places = shape.decode = shape.sampled = *bucket;
     }
   }
-  // Attention's kernel for few sequences knows no window.
-  shape.brief = !shape.windowed && shape.decode > 0 && shape.decode <= kFewSequences &&
-                longest <= few_tokens(shape.decode);
+  // Attention's kernel for small batches knows no window.
+  shape.brief = !shape.windowed && shape.decode > 0 && shape.decode <= kSmallBatchSequences &&
+                longest <= small_batch_context_max(shape.decode);
   return shape;
 }
 

@@ -124,21 +124,21 @@ TEST(StepTables, BeyondTheLargestBucketTheShapeIsExact) {
 }
 
 TEST(StepTables, FewShortSequencesAreBrief) {
-  using kernels::attention::few_tokens, kernels::attention::kFewSequences;
+  using kernels::attention::small_batch_context_max, kernels::attention::kSmallBatchSequences;
   const auto brief = [](const std::vector<Part>& parts) {
     return shape_of(make_batch(parts), kBuckets, kNoWindow).brief;
   };
   const auto of_length = [](std::int64_t tokens) {
     return Part{1, static_cast<std::int32_t>(tokens - 1), 1};
   };
-  EXPECT_TRUE(brief({of_length(few_tokens(1))}));
-  EXPECT_FALSE(brief({of_length(few_tokens(1) + 1)}));
-  EXPECT_TRUE(brief({of_length(5), of_length(few_tokens(2))}));
-  EXPECT_FALSE(brief({of_length(5), of_length(few_tokens(2) + 1)}));
+  EXPECT_TRUE(brief({of_length(small_batch_context_max(1))}));
+  EXPECT_FALSE(brief({of_length(small_batch_context_max(1) + 1)}));
+  EXPECT_TRUE(brief({of_length(5), of_length(small_batch_context_max(2))}));
+  EXPECT_FALSE(brief({of_length(5), of_length(small_batch_context_max(2) + 1)}));
   EXPECT_TRUE(brief({Part{3, 5000, 1}, of_length(5)}));  // a prompt's length does not matter
   EXPECT_FALSE(brief({Part{3, 0, 1}}));
-  EXPECT_TRUE(brief(std::vector<Part>(kFewSequences, of_length(6))));
-  EXPECT_FALSE(brief(std::vector<Part>(kFewSequences + 1, of_length(6))));
+  EXPECT_TRUE(brief(std::vector<Part>(kSmallBatchSequences, of_length(6))));
+  EXPECT_FALSE(brief(std::vector<Part>(kSmallBatchSequences + 1, of_length(6))));
 }
 
 TEST(StepTables, ASequenceBeyondTheWindowIsSeen) {

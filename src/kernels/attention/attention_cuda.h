@@ -77,9 +77,10 @@ struct ParamsCuda {
   bool behind_library = false;
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
-  // Not 0: decode sequences are served by the kernel for few of them, so many CTAs (a cluster: 2,
-  // 4, 8 or 16) a sequence and KV head, instead of decode_kernel; few_cluster() says how many. They
-  // need no plan, and plan() makes none; the same in plan() and all run() that follow it.
+  // Not 0: decode sequences are served by the kernel for small batches, so many CTAs (a cluster: 2,
+  // 4, 8 or 16) a sequence and KV head, instead of decode_kernel; small_batch_cluster() says how
+  // many. They need no plan, and plan() makes none; the same in plan() and all run() that follow
+  // it.
   int cluster = 0;
   int sm_count = 0;  // SMs that the stream's context owns; 0: all that the GPU has
   // attention.h's; not with clusters. The same in plan() and all run() that follow it.
@@ -88,15 +89,17 @@ struct ParamsCuda {
   float cap = 0;
 };
 
-// The kernel for few sequences is the faster one for at most so many decode sequences, none longer
-// than few_tokens(): its clusters cannot help each other, the split kernel shares all SMs.
-// (Measured at one sequence up to the limit, at more with 1,025 tokens.)
-constexpr std::int64_t kFewSequences = 4;
-constexpr std::int64_t few_tokens(std::int64_t sequences) { return sequences == 1 ? 4096 : 2048; }
+// The kernel for small batches is the faster one for at most so many decode sequences, none longer
+// than small_batch_context_max(): its clusters cannot help each other, the split kernel shares all
+// SMs. (Measured at one sequence up to the limit, at more with 1,025 tokens.)
+constexpr std::int64_t kSmallBatchSequences = 4;
+constexpr std::int64_t small_batch_context_max(std::int64_t sequences) {
+  return sequences == 1 ? 4096 : 2048;
+}
 // ParamsCuda::cluster for so many; 0: the split kernel serves them. Asks the driver what the
 // current context has room for, and believes no more than its SMs hold (`sm_count`; 0: all that the
 // GPU has): keep the answer.
-int few_cluster(const Heads& heads, std::int64_t sequences, int sm_count = 0);
+int small_batch_cluster(const Heads& heads, std::int64_t sequences, int sm_count = 0);
 
 // For any step of at most so many sequences and tokens. One launch at a time uses a workspace.
 Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t tokens);

@@ -17,7 +17,7 @@ constexpr int kManyBeyond = 96;
 // is 3 % slower with it, of 24 and 32 0.4 and 0.2 %.
 constexpr int kRehearsesBeyond = 32;
 
-// With a warp more than works an SM has registers for two CTAs of the kernel for few sequences (80
+// With a warp more than works an SM has registers for two CTAs of the kernel for small batches (80
 // a thread), and not for a third. Three lie where attention ends first, and leave no room there for
 // the product behind: a step is 1.7 % slower at 8 and 16 sequences, and at 64, of the other kernel,
 // 0.5 %. At 24 and 32 it is 0.6 % faster with room for three.

@@ -19,7 +19,7 @@ Status check(const ParamsCuda& p) {
     return invalid_argument(
         "attention: frames, their parts and the rows of q must be aligned to 16 bytes");
   }
-  if (p.cluster < 0 || p.cluster == 1 || p.cluster > parts::kFewClusterMax ||
+  if (p.cluster < 0 || p.cluster == 1 || p.cluster > parts::kSmallBatchClusterMax ||
       (p.cluster & (p.cluster - 1)) != 0 || (p.cluster > 0 && !parts::split_serves(p.heads))) {
     return invalid_argument("attention: no clusters of " + std::to_string(p.cluster) +
                             " CTAs serve " + std::to_string(p.heads.query) + "/" +
@@ -47,7 +47,7 @@ Status check(const ParamsCuda& p) {
 }
 
 Status run_decode(const ParamsCuda& p, CudaStream stream) {
-  if (p.cluster > 0) return parts::run_few(p, stream);
+  if (p.cluster > 0) return parts::run_small_batch(p, stream);
   CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel, p.cap > 0));
   if (decode == DecodeKernel::kSplit) return parts::run_split(p, stream);
   if (p.fresh != nullptr) {
@@ -74,13 +74,13 @@ Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t t
          parts::prefill_workspace(heads, sequences, tokens);
 }
 
-int few_cluster(const Heads& heads, std::int64_t sequences, int sm_count) {
-  if (sequences > kFewSequences || !parts::split_serves(heads)) return 0;
+int small_batch_cluster(const Heads& heads, std::int64_t sequences, int sm_count) {
+  if (sequences > kSmallBatchSequences || !parts::split_serves(heads)) return 0;
   const auto room = [&](int cluster) {
-    const std::int64_t fit = parts::few_room(heads, cluster);
+    const std::int64_t fit = parts::small_batch_room(heads, cluster);
     return sm_count > 0 ? std::min<std::int64_t>(fit, sm_count / cluster) : fit;
   };
-  return parts::choose_few_cluster(heads, sequences, room(4), room(8));
+  return parts::choose_small_batch_cluster(heads, sequences, room(4), room(8));
 }
 
 Status plan(const ParamsCuda& params, CudaStream stream) {

@@ -13,8 +13,8 @@ constexpr int kCtasMax = 160;  // SMs that are used at most
 // Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
 // and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
 // sequences the KV is worth more bytes on their way.
-constexpr int kSplitWarpsFew = 4, kWarpsMax = 8;
-constexpr int kSplitFewSequences = 4;
+constexpr int kSplitWarpsSmallBatch = 4, kWarpsMax = 8;
+constexpr int kSplitSmallBatch = 4;
 constexpr int kSharedMax = 227 * 1024;  // of a CTA
 
 // What the workers of a slot begin with. One a slot, the same for all layers of a step.

@@ -9,9 +9,9 @@ constexpr int kExpertsMax = 512;
 constexpr int kChosenMax = 32;
 constexpr int kCtasMax = 512;
 
-// Of the kernels for few tokens and for one.
-constexpr int kFewWarps = 4;  // that multiply
-constexpr int kWorkers = 32 * kFewWarps;
+// Of the kernels for small batches and for one.
+constexpr int kWorkerWarps = 4;  // that multiply
+constexpr int kWorkers = 32 * kWorkerWarps;
 constexpr int kItemsMax = 1024;
 constexpr int kStagesMax = 12;  // of a ring
 constexpr int kFrontHiddenMax = 4096;

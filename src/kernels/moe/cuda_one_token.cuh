@@ -8,7 +8,7 @@
 // The stages (cuda_one_token_stream.h says in which order) go through one ring of equal places: two
 // features' rows of gate and of up, or eight rows of down, which are neighbours in memory. One
 // thread asks for them in that order, a few large copies; stage s is multiplied by warp
-// s % kFewWarps alone. Active goes from CTA to CTA in words that say their launch; a lane loads
+// s % kWorkerWarps alone. Active goes from CTA to CTA in words that say their launch; a lane loads
 // those of the columns it multiplies into its registers, asking for them before its stage's bytes
 // are there. Down's sums stay by expert and are added by rising expert at the end.
 //
@@ -18,8 +18,8 @@
 // of down of rank 2 (e + lag) + 1: in a CTA's order ranks never fall, and down waits in other CTAs
 // for lower ranks only. So by induction over rank and order every stage is done.
 //
-// On the barriers every lane arrives for itself, for what it has read or written (cuda_few.cuh says
-// why).
+// On the barriers every lane arrives for itself, for what it has read or written
+// (cuda_small_batch.cuh says why).
 #pragma once
 
 #include "kernels/moe/cuda_one_token_choose.cuh"
@@ -31,8 +31,8 @@
 
 namespace causeway::kernels::moe {
 
-constexpr int kOneTokenFeeder = kFewWarps, kOneTokenWeigher = kFewWarps + 1;  // warps
-constexpr int kOneTokenThreads = 32 * (kFewWarps + 2);
+constexpr int kOneTokenFeeder = kWorkerWarps, kOneTokenWeigher = kWorkerWarps + 1;  // warps
+constexpr int kOneTokenThreads = 32 * (kWorkerWarps + 2);
 
 CAUSEWAY_DEVICE void init_barriers(const OneTokenPlace& place) {
 #pragma unroll 1
@@ -61,11 +61,11 @@ __global__ void __maxnreg__(128) one_token_kernel(const __grid_constant__ OneTok
   // ---- what does not depend on the kernel in front ---------------------------------------------
   if (warp == kOneTokenFeeder && lane == 0) {
     init_barriers(place);
-    FewScore::ask(args, score_place);
+    RouterScore::ask(args, score_place);
     ptx::dependents_launch();
   }
   OneTokenChoice choice{args, place, warp, lane};
-  if (warp < kFewWarps) choice.take_table();
+  if (warp < kWorkerWarps) choice.take_table();
   __syncthreads();
 
   // ---- the warps that do not multiply ----------------------------------------------------------
@@ -87,7 +87,7 @@ __global__ void __maxnreg__(128) one_token_kernel(const __grid_constant__ OneTok
   // The score is so short that fetching its instructions takes as long as it does: the weights on
   // their way have driven them out of all caches. So it goes once without effect while the kernel
   // in front still runs.
-  FewScore score{args, score_place, warp, lane};
+  RouterScore score{args, score_place, warp, lane};
   const auto token = score.of_all(0);
   uint32_t launch = 0;
 #pragma unroll 1

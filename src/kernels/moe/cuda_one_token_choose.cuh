@@ -58,7 +58,7 @@ struct OneTokenChoice {
 #pragma unroll 1
     for (int begin = 0; begin < args.k; begin += 4) {
 #pragma unroll
-      for (int w = 0; w < kFewWarps; ++w) {
+      for (int w = 0; w < kWorkerWarps; ++w) {
         const uint4 four = *reinterpret_cast<const uint4*>(sorted + w * 32 + begin);
         if (w != warp) better = better_of(four, w < warp ? own - 1 : own, better);
       }

@@ -66,7 +66,7 @@ struct OneTokenFeeder {
   // All stages, the first one without effect before the choice is known: for its instructions.
   CAUSEWAY_DEVICE void run() const {
     OneTokenStream at = one_token_stream(args);
-    FewCursor slot{place.at.stages};
+    RingCursor slot{place.at.stages};
     int expert = 0, pair = at.pair;  // of the next stage of gate and up
     bool real = false;
 #pragma unroll 1

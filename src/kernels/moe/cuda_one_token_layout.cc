@@ -26,8 +26,8 @@ std::optional<OneTokenLayout> one_token_layout(const ShapeCuda& s, int ctas) {
   const std::int64_t stage = at.stage_bytes;
   const std::int64_t stages = std::min<std::int64_t>(kStagesMax, room / stage);
   const std::int64_t front = (1 + ceil_div(s.experts, ctas)) * s.hidden * 2;
-  // A warp has every kFewWarps-th stage to itself, and relies on as many places.
-  if (stages < kFewWarps || front > room) return std::nullopt;
+  // A warp has every kWorkerWarps-th stage to itself, and relies on as many places.
+  if (stages < kWorkerWarps || front > room) return std::nullopt;
   at.stages = static_cast<int>(stages);
   at.by_ctas = Divider(ctas);
   at.down_sums = static_cast<std::uint32_t>(at.ring + std::max(stages * stage, front));

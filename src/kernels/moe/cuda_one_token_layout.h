@@ -32,9 +32,9 @@ struct OneTokenAddend {
 // Offsets. Items are the chosen experts, in the order of choice.
 struct OneTokenLayout {
   std::uint32_t x;               // bf16 [hidden], normed
-  std::uint32_t partial;         // float [2][kFewWarps]
+  std::uint32_t partial;         // float [2][kWorkerWarps]
   std::uint32_t keys;            // uint32_t [kWorkers], order_key of the experts' scores
-  std::uint32_t sorted;          // uint32_t [kFewWarps][32], a warp's keys from the best on
+  std::uint32_t sorted;          // uint32_t [kWorkerWarps][32], a warp's keys from the best on
   std::uint32_t items;           // OneTokenItem [k]
   std::uint32_t chosen_keys;     // uint32_t [k]
   std::uint32_t chosen_experts;  // int [k]
@@ -60,7 +60,7 @@ CAUSEWAY_LAYOUT OneTokenLayout one_token_pieces(int hidden, int intermediate, in
     return begin;
   };
   at.x = take(hidden * 2);
-  at.partial = take(2 * kFewWarps * 4);
+  at.partial = take(2 * kWorkerWarps * 4);
   at.keys = take(kWorkers * 4);
   at.sorted = take(kWorkers * 4);
   at.items = take(k * static_cast<int>(sizeof(OneTokenItem)));

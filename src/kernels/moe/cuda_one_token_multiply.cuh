@@ -94,11 +94,11 @@ struct OneTokenWorker {
   // or whose bytes may come later than those of stages behind it: until that warp has read it, the
   // parity of `full` says nothing. That of `empty` does, because the stage before that one has been
   // read: this warp's last stage, four before, was asked for later than that, given four places.
-  CAUSEWAY_DEVICE void wait_for(const FewCursor& slot) const {
+  CAUSEWAY_DEVICE void wait_for(const RingCursor& slot) const {
     ptx::barrier_wait_covered(place.empty(slot.stage), slot.phase ^ 1);
     ptx::barrier_wait_covered(place.full(slot.stage), slot.phase);
   }
-  CAUSEWAY_DEVICE const char* rows_of(const FewCursor& slot) const {
+  CAUSEWAY_DEVICE const char* rows_of(const RingCursor& slot) const {
     return place.memory + place.offset_of(slot.stage);
   }
 
@@ -129,7 +129,7 @@ struct OneTokenWorker {
     ptx::store_relaxed_long(args.sync->active + word, tagged(tag, pack(mine, next)));
   }
 
-  CAUSEWAY_DEVICE void gate_stage(const OneTokenStream& at, const FewCursor& slot) const {
+  CAUSEWAY_DEVICE void gate_stage(const OneTokenStream& at, const RingCursor& slot) const {
     wait_for(slot);
     const float value = gate_products(rows_of(slot));
     ptx::barrier_arrive(place.empty(slot.stage));  // each lane, for what it has read
@@ -165,7 +165,7 @@ struct OneTokenWorker {
   }
 
   // Until a stage and its expert's active have come, which is asked for first.
-  CAUSEWAY_DEVICE Active wait_for_active(int expert, const FewCursor& slot) const {
+  CAUSEWAY_DEVICE Active wait_for_active(int expert, const RingCursor& slot) const {
     Active active;
 #pragma unroll
     for (ulonglong2& old : active.two) old = make_ulonglong2(tagged(tag - 1, 0), 0);
@@ -193,7 +193,7 @@ struct OneTokenWorker {
     return products.total(lane);
   }
 
-  CAUSEWAY_DEVICE void down_stage(const OneTokenStream& at, const FewCursor& slot) const {
+  CAUSEWAY_DEVICE void down_stage(const OneTokenStream& at, const RingCursor& slot) const {
     const Active active = wait_for_active(at.expert, slot);
     const float value = down_products(rows_of(slot), active);
     ptx::barrier_arrive(place.empty(slot.stage));
@@ -237,7 +237,7 @@ struct OneTokenWorker {
 
   CAUSEWAY_DEVICE void run() const {
     OneTokenStream at = one_token_stream(args);
-    FewCursor slot{place.at.stages};
+    RingCursor slot{place.at.stages};
     slot.advance(warp);
     const int pairs = at.groups * (kDownRows / 2);
     float2 residual = make_float2(0.0f, 0.0f);
@@ -251,9 +251,9 @@ struct OneTokenWorker {
       } else {
         gate_stage(at, slot);
       }
-      slot.advance(kFewWarps);
+      slot.advance(kWorkerWarps);
 #pragma unroll 1
-      for (int stage = 0; stage < kFewWarps; ++stage) at.advance();
+      for (int stage = 0; stage < kWorkerWarps; ++stage) at.advance();
     }
     workers_sync();
     ptx::barrier_wait_covered(place.weighed(), 0);

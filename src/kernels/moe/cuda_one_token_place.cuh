@@ -1,9 +1,9 @@
 // What the parts of the kernel for one token share: its arguments and its shared memory.
 #pragma once
 
-#include "kernels/moe/cuda_few_score.cuh"
 #include "kernels/moe/cuda_one_token_layout.h"
 #include "kernels/moe/cuda_one_token_stream.h"
+#include "kernels/moe/cuda_router_score.cuh"
 #include "kernels/ptx/device.cuh"
 
 namespace causeway::kernels::moe {

@@ -82,7 +82,7 @@ bool ends(const OneTokenShape& shape, int places, Random& random) {
   };
   std::vector<Turn> next;
   for (std::size_t cta = 0; cta < all.size(); ++cta) {
-    for (std::size_t warp = 0; warp < kFewWarps; ++warp) {
+    for (std::size_t warp = 0; warp < kWorkerWarps; ++warp) {
       if (warp < all[cta].size()) next.push_back({cta, warp});
     }
   }
@@ -102,7 +102,7 @@ bool ends(const OneTokenShape& shape, int places, Random& random) {
     const Stage& s = all[ready->cta][ready->stage];
     done[ready->cta][ready->stage] = 1;
     if (!s.down) --left[static_cast<std::size_t>(s.expert)];
-    ready->stage += kFewWarps;
+    ready->stage += kWorkerWarps;
     if (ready->stage >= all[ready->cta].size()) next.erase(ready);
   }
   return true;
@@ -130,7 +130,7 @@ TEST(OneTokenStream, EndsWhateverTheSpeeds) {
     const OneTokenShape shape = {32 * between(random, 1, 8), 32 * between(random, 1, 3),
                                  between(random, 1, 8), between(random, 0, 4),
                                  between(random, 1, 12)};
-    EXPECT_TRUE(ends(shape, between(random, kFewWarps, 12), random)) << name_of(shape);
+    EXPECT_TRUE(ends(shape, between(random, kWorkerWarps, 12), random)) << name_of(shape);
   }
 }
 
@@ -191,7 +191,7 @@ TEST(OneTokenLayout, ItsPiecesLieApart) {
                   {at->bytes, 0}});
     EXPECT_EQ(at->ring % 128, 0u);
     EXPECT_LE(at->bytes, static_cast<std::uint32_t>(kOneTokenSharedMax));
-    EXPECT_GE(at->stages, kFewWarps);
+    EXPECT_GE(at->stages, kWorkerWarps);
     const std::int64_t front = (1 + (s.experts + ctas - 1) / ctas) * s.hidden * 2;
     EXPECT_LE(at->ring + front, at->down_sums);
     EXPECT_GE(at->stage_bytes, 8 * s.hidden);

@@ -47,18 +47,18 @@ struct Chunking {
   int most, unit;
 };
 
-constexpr Chunking kItems = {8, 8};  // of run_few
+constexpr Chunking kItems = {8, 8};  // of run_small_batch
 
 std::int64_t chunks_max(const ShapeCuda& shape, std::int64_t tokens, Chunking chunking);
 
 Status enqueue_groups(const ParamsCuda& params, const Scratch& scratch, Chunking chunking,
                       CudaStream stream);
 
-// Up to kFewTokens, after enqueue_groups of kItems. With a front, where it fits, nothing goes
-// before.
-bool few_front_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
-Status run_few(const ParamsCuda& params, const FrontCuda* front, const Scratch& scratch,
-               CudaStream stream);
+// Up to kSmallBatchTokens, after enqueue_groups of kItems. With a front, where it fits, nothing
+// goes before.
+bool small_batch_front_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
+Status run_small_batch(const ParamsCuda& params, const FrontCuda* front, const Scratch& scratch,
+                       CudaStream stream);
 
 // One token of a shape that one_token_fits (cuda_one_token_layout.h).
 Status run_one_token(const ParamsCuda& params, const FrontCuda& front, const Scratch& scratch,

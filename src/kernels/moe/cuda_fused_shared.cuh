@@ -1,5 +1,6 @@
-// What the kernel for few tokens (cuda_few.cuh) and the one for one token (cuda_one_token.cuh)
-// share: arguments, words that say which launch they are of, the ring's cursor.
+// What the kernel for small batches (cuda_small_batch.cuh) and the one for one token
+// (cuda_one_token.cuh) share: arguments, words that say which launch they are of, the ring's
+// cursor.
 #pragma once
 
 #include "kernels/moe/cuda_divide.cuh"
@@ -94,7 +95,7 @@ CAUSEWAY_DEVICE void workers_sync() {
 }
 
 // Place in a ring of so many stages.
-struct FewCursor {
+struct RingCursor {
   int stages, stage = 0;
   uint32_t phase = 0;
 

@@ -17,7 +17,7 @@
 // K and V of earlier tokens are asked for before the kernel in front has ended, all that a round
 // holds. The own token's q, k and v come from the product as they are: a warp prepares a head.
 #include "kernels/attention/cuda_cluster.cuh"
-#include "kernels/attention/cuda_few.cuh"
+#include "kernels/attention/cuda_small_batch.cuh"
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/copy.cuh"
@@ -31,18 +31,18 @@ constexpr unsigned kAll = 0xFFFFFFFFu;
 
 // A CTA's place in its cluster, of a power of two of CTAs: a division would be a hundred
 // instructions.
-struct FewRank {
+struct SmallBatchRank {
   int rank, log_ctas;
 
   __device__ int ctas() const { return 1 << log_ctas; }
 };
 
 // The part of a sequence's tiles that a CTA has. The last with any has the own token.
-struct FewRange {
+struct SmallBatchRange {
   int length, begin, end;  // tokens; tiles
   bool owns;
 
-  __device__ FewRange(int length_, const FewRank& at) : length(length_) {
+  __device__ SmallBatchRange(int length_, const SmallBatchRank& at) : length(length_) {
     const auto tiles = static_cast<unsigned>(tiles_of(length));
     const unsigned rank = static_cast<unsigned>(at.rank), more = (1u << at.log_ctas) - 1;
     begin = static_cast<int>((tiles * rank + more) >> at.log_ctas);
@@ -53,21 +53,21 @@ struct FewRange {
 
 // A token's frame: the quotient by the tokens of a frame, of which the product is at most one
 // short.
-__device__ __forceinline__ int block_of(const FewArgs& a, int token) {
+__device__ __forceinline__ int block_of(const SmallBatchArgs& a, int token) {
   const int block = static_cast<int>(__umulhi(static_cast<unsigned>(token), a.of_block));
   return token - block * a.block_tokens < a.block_tokens ? block : block + 1;
 }
 
-// A warp's own tiles of a round, numbers warp and warp + kFewWarps: where their rows lie, a lane
-// each, and copies of them on their way.
+// A warp's own tiles of a round, numbers warp and warp + kSmallBatchWarps: where their rows lie, a
+// lane each, and copies of them on their way.
 template <int kSize, int kEights>
-struct FewRows {
-  using Place = FewPlace<kSize, kEights>;
+struct SmallBatchRows {
+  using Place = SmallBatchPlace<kSize, kEights>;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
   static constexpr int kRowsAtOnce = 32 / kChunks;
 
-  const FewArgs& a;
-  const FewRange& range;
+  const SmallBatchArgs& a;
+  const SmallBatchRange& range;
   const int32_t* frames;  // of the sequence
   uint32_t memory;
   int kv_head, warp, lane;
@@ -80,7 +80,7 @@ struct FewRows {
     return range.length - (a.fresh.table != nullptr ? 1 : 0) - tile * kTile;
   }
   __device__ void look_up(int round) {
-    const int tile = range.begin + round * Place::kTiles + warp + lane / kTile * kFewWarps;
+    const int tile = range.begin + round * Place::kTiles + warp + lane / kTile * kSmallBatchWarps;
     const int row = lane % kTile, token = tile * kTile + row;
     const bool valid = tile < range.end && row < written(tile);
     const int block = valid ? block_of(a, token) : 0;
@@ -98,7 +98,7 @@ struct FewRows {
     target += static_cast<uint32_t>(warp * Place::kTileBytes);
 #pragma unroll 1
     for (int turn = 0; turn < 2; ++turn) {
-      const int index = warp + turn * kFewWarps;
+      const int index = warp + turn * kSmallBatchWarps;
       if (index >= tiles) break;
       const int count = written(first + index);
 #pragma unroll 4
@@ -107,7 +107,7 @@ struct FewRows {
         const int64_t at = __shfl_sync(kAll, offset, turn * kTile + row);
         ptx::copy_async(target + place<kSize>(row, lane % kChunks), source + at, row < count, once);
       }
-      target += kFewWarps * Place::kTileBytes;
+      target += kSmallBatchWarps * Place::kTileBytes;
     }
     if (part == 1) look_up(round + 1);
   }
@@ -115,8 +115,8 @@ struct FewRows {
 
 // The own token's rows: queries, and in the CTA that has its tile k and v. A warp prepares a row.
 template <int kSize, int kEights>
-struct FewOwn {
-  using Place = FewPlace<kSize, kEights>;
+struct SmallBatchOwn {
+  using Place = SmallBatchPlace<kSize, kEights>;
   using Head = FreshHead<kSize>;
   using Pack = typename Head::Pack;
   static constexpr int kTurns = kEights + 1;  // rows of a warp at most
@@ -126,8 +126,8 @@ struct FewOwn {
   char* in_frame;  // K of the token
 
   // What does not depend on the kernel in front.
-  __device__ void load_early(const FewArgs& a, const FewRange& range, const int32_t* frames,
-                             int sequence, int kv_head, int lane) {
+  __device__ void load_early(const SmallBatchArgs& a, const SmallBatchRange& range,
+                             const int32_t* frames, int sequence, int kv_head, int lane) {
     in_frame = nullptr;
     if (a.fresh.table == nullptr) return;
     turn.load(a.fresh.table + static_cast<int64_t>(sequence) * kSize, lane);
@@ -140,14 +140,14 @@ struct FewOwn {
   }
 
   // All threads of the CTA; a barrier must follow.
-  __device__ void place_rows(const FewArgs& a, char* shared, int sequence, int kv_head, int warp,
-                             int lane) const {
+  __device__ void place_rows(const SmallBatchArgs& a, char* shared, int sequence, int kv_head,
+                             int warp, int lane) const {
     const bool fresh = a.fresh.table != nullptr;
     const int rows = a.group + (in_frame != nullptr ? 2 : 0);
     Head head[kTurns] = {};
 #pragma unroll
     for (int i = 0; i < kTurns; ++i) {
-      const int row = warp + i * kFewWarps, part = row - a.group;
+      const int row = warp + i * kSmallBatchWarps, part = row - a.group;
       const int number =
           part < 0 ? kv_head * a.group + row : a.kv_heads * (a.group + part) + kv_head;
       const __nv_bfloat16* source =
@@ -157,7 +157,7 @@ struct FewOwn {
       head[i].half[1] = *reinterpret_cast<const Pack*>(source + kSize / 2);
     }
 #pragma unroll 1
-    for (int row = warp; row < rows; row += kFewWarps) {
+    for (int row = warp; row < rows; row += kSmallBatchWarps) {
       const int part = row - a.group;  // 0: k, 1: v
       Head mine = head[0];
 #pragma unroll
@@ -188,13 +188,13 @@ struct FewOwn {
 };
 
 template <int kSize, int kEights>
-struct FewWorker {
-  using Place = FewPlace<kSize, kEights>;
+struct SmallBatchWorker {
+  using Place = SmallBatchPlace<kSize, kEights>;
   static constexpr int kChunks = kSize / 8;
   static constexpr int kAtOnce = 4;  // tiles, and CTAs, that are added up at once
 
-  const FewArgs& a;
-  const FewRange& range;
+  const SmallBatchArgs& a;
+  const SmallBatchRange& range;
   char* shared;
   uint32_t memory;  // its address
   int warp, lane;
@@ -204,8 +204,8 @@ struct FewWorker {
   float above[kEights][2], total[kEights][2];  // of heads lane % 4 × 2 and the next
 
   // Leaves the rest as it is: zeros that nobody reads would be instructions.
-  __device__ FewWorker(const FewArgs& args, const FewRange& its_range, char* its_shared,
-                       uint32_t its_memory, int its_warp, int its_lane)
+  __device__ SmallBatchWorker(const SmallBatchArgs& args, const SmallBatchRange& its_range,
+                              char* its_shared, uint32_t its_memory, int its_warp, int its_lane)
       : a(args),
         range(its_range),
         shared(its_shared),
@@ -364,7 +364,7 @@ struct FewWorker {
   // ---- between CTAs -----------------------------------------------------------------------------
 
   // Sends to each CTA its share of the warps' and lanes' sums, kSize × 2 / CTAs of 16 bytes each.
-  __device__ void send(const FewRank& rank) const {
+  __device__ void send(const SmallBatchRank& rank) const {
     const int log_share = log_share_of(rank), number = warp * 32 + lane;
     if (!adds()) return;
 #pragma unroll
@@ -386,19 +386,19 @@ struct FewWorker {
       }
     }
   }
-  static __device__ uint32_t bytes_of(const FewRank& rank) {
+  static __device__ uint32_t bytes_of(const SmallBatchRank& rank) {
     return static_cast<uint32_t>(kEights * (2 * kSize + rank.ctas() * 4) * 16);
   }
-  static __device__ int log_share_of(const FewRank& rank) {
+  static __device__ int log_share_of(const SmallBatchRank& rank) {
     return (kSize == 64 ? 7 : 8) - rank.log_ctas;
   }
 
   // Adds up what this CTA has been sent, in the order of CTAs, and writes it. `target`: of the
   // group's first head.
-  __device__ void finish(const FewRank& rank, __nv_bfloat16* target) {
+  __device__ void finish(const SmallBatchRank& rank, __nv_bfloat16* target) {
     const int log_share = log_share_of(rank), count = kEights << log_share;
 #pragma unroll 1
-    for (int from = warp * 32; from < count; from += kFewThreads) {
+    for (int from = warp * 32; from < count; from += kSmallBatchThreads) {
       cluster::wait_for_bytes(memory + Place::kBarrier);
       const int at = min(from + lane, count - 1), n = at >> log_share;
       const int in_share = at - (n << log_share);
@@ -456,10 +456,10 @@ struct FewWorker {
 };
 
 // A place without a sequence. All threads of the cluster.
-__device__ void zero_rows(uint4* rows, int count, const FewRank& rank) {
+__device__ void zero_rows(uint4* rows, int count, const SmallBatchRank& rank) {
 #pragma unroll 1
-  for (int i = rank.rank * kFewThreads + static_cast<int>(threadIdx.x); i < count;
-       i += kFewThreads << rank.log_ctas) {
+  for (int i = rank.rank * kSmallBatchThreads + static_cast<int>(threadIdx.x); i < count;
+       i += kSmallBatchThreads << rank.log_ctas) {
     rows[i] = make_uint4(0, 0, 0, 0);
   }
 }
@@ -467,24 +467,26 @@ __device__ void zero_rows(uint4* rows, int count, const FewRank& rank) {
 // Grid: CTAs of a cluster × KV heads × sequences. As in the split kernel the code of each part is
 // there once: instructions come from HBM, launch by launch.
 template <int kSize, int kEights>
-__global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs a) {
+__global__ void __launch_bounds__(kSmallBatchThreads, kEights)
+    small_batch_kernel(const SmallBatchArgs a) {
   extern __shared__ __align__(128) char shared[];
   if (a.early) {
     let_successor_start();
   } else {
     wait_for_predecessor();
   }
-  using Place = FewPlace<kSize, kEights>;
+  using Place = SmallBatchPlace<kSize, kEights>;
   const int lane = static_cast<int>(threadIdx.x % 32);
   // As in the split kernel: so that the compiler sees that it is the same in all lanes.
   const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x / 32), 0);
-  const FewRank rank = {static_cast<int>(blockIdx.x), 31 - __clz(static_cast<int>(gridDim.x))};
+  const SmallBatchRank rank = {static_cast<int>(blockIdx.x),
+                               31 - __clz(static_cast<int>(gridDim.x))};
   const int kv_head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const uint32_t memory = ptx::shared_address(shared);
-  using Worker = FewWorker<kSize, kEights>;
+  using Worker = SmallBatchWorker<kSize, kEights>;
   if (threadIdx.x == 0) cluster::expect(memory + Place::kBarrier, Worker::bytes_of(rank));
   cluster::arrive();
-  const FewRange range(a.length[sequence], rank);
+  const SmallBatchRange range(a.length[sequence], rank);
   const int32_t* frames = a.frames + a.frame_begin[sequence];
   __nv_bfloat16* target =
       a.out + (static_cast<int64_t>(sequence) * a.kv_heads + kv_head) * a.group * kSize;
@@ -495,10 +497,10 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
     return;
   }
 
-  FewRows<kSize, kEights> rows = {a, range, frames, memory, kv_head, warp, lane};
+  SmallBatchRows<kSize, kEights> rows = {a, range, frames, memory, kv_head, warp, lane};
   rows.once = ptx::policy_stream();
   rows.look_up(0);
-  FewOwn<kSize, kEights> own;
+  SmallBatchOwn<kSize, kEights> own;
   own.load_early(a, range, frames, sequence, kv_head, lane);
   Worker w(a, range, shared, memory, warp, lane);
 
@@ -521,7 +523,7 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
     const int tiles = min(Place::kTiles, range.end - first);
     const int own_index = own.in_frame != nullptr ? range.end - 1 - first : -1;
     const bool places =
-        own_index < tiles && own_index >= 0 && (own_index & (kFewWarps - 1)) == warp;
+        own_index < tiles && own_index >= 0 && (own_index & (kSmallBatchWarps - 1)) == warp;
     if (half_round >= 0) ptx::wait_copies<1>();
     __syncwarp();
     if (half_round >= 0 && half_round < half_rounds && places) {
@@ -530,7 +532,9 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
     // ---- scores ---------------------------------------------------------------------------------
     if (half_round >= 0 && (half_round & 1) == 0) {
 #pragma unroll 1
-      for (int index = warp; index < tiles; index += kFewWarps) w.score(first + index, index);
+      for (int index = warp; index < tiles; index += kSmallBatchWarps) {
+        w.score(first + index, index);
+      }
       __syncwarp();  // their K may be overwritten
     }
     // ---- values ---------------------------------------------------------------------------------
@@ -546,8 +550,8 @@ __global__ void __launch_bounds__(kFewThreads, kEights) few_kernel(const FewArgs
   w.finish(rank, target);
 }
 
-FewArgs few_args(const ParamsCuda& p) {
-  FewArgs a = {};
+SmallBatchArgs small_batch_args(const ParamsCuda& p) {
+  SmallBatchArgs a = {};
   static_cast<DecodeArgs&>(a) = decode_args(p);
   a.kv_heads = static_cast<int>(p.heads.kv);
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
@@ -559,27 +563,27 @@ FewArgs few_args(const ParamsCuda& p) {
   return a;
 }
 
-struct FewKernel {
-  void (*kernel)(FewArgs);
+struct SmallBatchKernel {
+  void (*kernel)(SmallBatchArgs);
   int shared_bytes;
 };
 
-FewKernel few_kernel_of(const Heads& heads) {
+SmallBatchKernel small_batch_kernel_of(const Heads& heads) {
   const bool one = heads.query / heads.kv <= 8;
   if (heads.size == 64) {
-    return one ? FewKernel{few_kernel<64, 1>, FewPlace<64, 1>::kBytes}
-               : FewKernel{few_kernel<64, 2>, FewPlace<64, 2>::kBytes};
+    return one ? SmallBatchKernel{small_batch_kernel<64, 1>, SmallBatchPlace<64, 1>::kBytes}
+               : SmallBatchKernel{small_batch_kernel<64, 2>, SmallBatchPlace<64, 2>::kBytes};
   }
-  return one ? FewKernel{few_kernel<128, 1>, FewPlace<128, 1>::kBytes}
-             : FewKernel{few_kernel<128, 2>, FewPlace<128, 2>::kBytes};
+  return one ? SmallBatchKernel{small_batch_kernel<128, 1>, SmallBatchPlace<128, 1>::kBytes}
+             : SmallBatchKernel{small_batch_kernel<128, 2>, SmallBatchPlace<128, 2>::kBytes};
 }
 
 // More than eight CTAs are not portable: a kernel must say that it can live with that.
-Status allow(const FewKernel& kernel, int cluster) {
-  constexpr const char* kWhat = "attention (few)";
+Status allow(const SmallBatchKernel& kernel, int cluster) {
+  constexpr const char* kWhat = "attention (small batch)";
   CAUSEWAY_TRY(
       launch_status(cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         kFewSharedAlone),
+                                         kSmallBatchSharedAlone),
                     kWhat));
   if (cluster <= 8) return {};
   return launch_status(
@@ -589,8 +593,8 @@ Status allow(const FewKernel& kernel, int cluster) {
 
 }  // namespace
 
-std::int64_t few_room(const Heads& heads, int cluster) {
-  const FewKernel kernel = few_kernel_of(heads);
+std::int64_t small_batch_room(const Heads& heads, int cluster) {
+  const SmallBatchKernel kernel = small_batch_kernel_of(heads);
   const device::CudaFirstLaunch loading(kernel.kernel, nullptr);
   if (!allow(kernel, cluster).ok()) return 0;
   cudaLaunchAttribute attribute = {};
@@ -599,8 +603,8 @@ std::int64_t few_room(const Heads& heads, int cluster) {
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(cluster));
-  config.blockDim = dim3(kFewThreads);
-  config.dynamicSmemBytes = kFewSharedAlone;
+  config.blockDim = dim3(kSmallBatchThreads);
+  config.dynamicSmemBytes = kSmallBatchSharedAlone;
   config.attrs = &attribute;
   config.numAttrs = 1;
   int clusters = 0;
@@ -611,15 +615,15 @@ std::int64_t few_room(const Heads& heads, int cluster) {
   return 0;
 }
 
-Status run_few(const ParamsCuda& params, CudaStream stream) {
-  const FewKernel kernel = few_kernel_of(params.heads);
+Status run_small_batch(const ParamsCuda& params, CudaStream stream) {
+  const SmallBatchKernel kernel = small_batch_kernel_of(params.heads);
   const device::CudaFirstLaunch loading(kernel.kernel, stream);
   CAUSEWAY_TRY(allow(kernel, params.cluster));
   const LaunchShape shape = {
       dim3(static_cast<unsigned>(params.cluster), static_cast<unsigned>(params.heads.kv),
            static_cast<unsigned>(params.decode)),
-      dim3(kFewThreads), kernel.shared_bytes, kFewSharedAlone, params.cluster};
-  return launch("attention (few)", stream, shape, kernel.kernel, few_args(params));
+      dim3(kSmallBatchThreads), kernel.shared_bytes, kSmallBatchSharedAlone, params.cluster};
+  return launch("attention (small batch)", stream, shape, kernel.kernel, small_batch_args(params));
 }
 
 }  // namespace causeway::kernels::attention::parts

@@ -1,7 +1,7 @@
-// The kernel for few tokens: how its shared memory is laid out, and its launch.
+// The kernel for small batches: how its shared memory is laid out, and its launch.
 #include <algorithm>
 
-#include "kernels/moe/cuda_few.cuh"
+#include "kernels/moe/cuda_small_batch.cuh"
 
 namespace causeway::kernels::moe {
 namespace {
@@ -26,10 +26,10 @@ struct Need {
 };
 
 // With stages of at most `columns`, as many as there is room for.
-FewLayout layout_of_columns(const Need& need, std::int64_t columns) {
+SmallBatchLayout layout_of_columns(const Need& need, std::int64_t columns) {
   const ShapeCuda& s = need.shape;
   const std::int64_t pairs = need.tokens * s.experts_per_token;
-  FewLayout at = {};
+  SmallBatchLayout at = {};
   at.gated_step = step_of(s.hidden, columns);
   at.down_step = step_of(s.intermediate, columns);
   at.pitch = static_cast<uint32_t>(2 * std::max(at.gated_step, at.down_step));
@@ -43,17 +43,17 @@ FewLayout layout_of_columns(const Need& need, std::int64_t columns) {
     return begin;
   };
   if (need.front) at.x = take(need.tokens * at.x_pitch);
-  at.partial = take(2 * kFewWarps * 32 * 16);
+  at.partial = take(2 * kWorkerWarps * 32 * 16);
   at.sums = take(need.tokens * kWeightRows * 4);
-  at.items = take(chunks_max(s, need.tokens, kItems) * std::int64_t{sizeof(FewItem)});
-  at.rows = take(pairs * std::int64_t{sizeof(FewRow)});
+  at.items = take(chunks_max(s, need.tokens, kItems) * std::int64_t{sizeof(SmallBatchItem)});
+  at.rows = take(pairs * std::int64_t{sizeof(SmallBatchRow)});
   at.row_weight = take(pairs * 4);
   if (need.front) {
     at.keys = take(need.tokens * keys_pitch(s.experts) * 4 + 64);  // 64: are read, and not used
     at.choices = take(s.experts * 8);
     at.pair_key = take(pairs * 4);
   }
-  at.words = take(4 * (1 + kFewWarps));
+  at.words = take(4 * (1 + kWorkerWarps));
   at.barriers = take(8 * (2 * kStagesMax + 3));
   const uint32_t room = end < kSharedMax ? (kSharedMax - end) / at.stage_bytes : 0;
   at.stages = static_cast<int>(std::min<uint32_t>(kStagesMax, room));
@@ -66,8 +66,8 @@ FewLayout layout_of_columns(const Need& need, std::int64_t columns) {
   return at;
 }
 
-FewLayout layout_of(const Need& need, int ctas) {
-  FewLayout at = layout_of_columns(need, kColumnsMax);
+SmallBatchLayout layout_of(const Need& need, int ctas) {
+  SmallBatchLayout at = layout_of_columns(need, kColumnsMax);
   if (at.stages < kStagesWanted) at = layout_of_columns(need, kColumnsMax - kRound);
   // Behind the norm's weight and the CTA's rows of the router.
   const std::int64_t rows = 1 + ceil_div(need.shape.experts, ctas);
@@ -77,15 +77,15 @@ FewLayout layout_of(const Need& need, int ctas) {
 
 }  // namespace
 
-bool few_front_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas) {
-  const FewLayout at = layout_of({shape, tokens, true}, ctas);
+bool small_batch_front_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas) {
+  const SmallBatchLayout at = layout_of({shape, tokens, true}, ctas);
   return at.stages >= kStagesLeast &&
          at.tables + 24 * shape.experts <= at.stages * std::int64_t{at.stage_bytes};
 }
 
-Status run_few(const ParamsCuda& p, const FrontCuda* front, const Scratch& scratch,
-               CudaStream stream) {
-  FewArgs args = {experts_args(p, front, scratch)};
+Status run_small_batch(const ParamsCuda& p, const FrontCuda* front, const Scratch& scratch,
+                       CudaStream stream) {
+  SmallBatchArgs args = {experts_args(p, front, scratch)};
   args.layout = layout_of({p.shape, p.tokens, front != nullptr}, p.sm_count);
   if (args.layout.stages < 2) return unsupported("moe: no room for a ring in shared memory");
   args.groups = scratch.groups;
@@ -95,9 +95,9 @@ Status run_few(const ParamsCuda& p, const FrontCuda* front, const Scratch& scrat
   args.by_ctas = Divider(p.sm_count);
   args.by_tiles = Divider(args.intermediate / 8);
   args.by_k = Divider(args.k);
-  const LaunchShape shape = {dim3(static_cast<unsigned>(p.sm_count)), dim3(kFewThreads),
+  const LaunchShape shape = {dim3(static_cast<unsigned>(p.sm_count)), dim3(kSmallBatchThreads),
                              static_cast<int>(args.layout.bytes), static_cast<int>(kSharedMax)};
-  const auto kernel = front == nullptr ? few_kernel<false> : few_kernel<true>;
+  const auto kernel = front == nullptr ? small_batch_kernel<false> : small_batch_kernel<true>;
   return launch("experts of few tokens", stream, shape, kernel, args);
 }
 

@@ -29,21 +29,22 @@
 // The ring takes an SM's shared memory, so that the memory does not idle while active is counted.
 #pragma once
 
-#include "kernels/moe/cuda_few_feed.cuh"
-#include "kernels/moe/cuda_few_front.cuh"
-#include "kernels/moe/cuda_few_multiply.cuh"
+#include "kernels/moe/cuda_small_batch_feed.cuh"
+#include "kernels/moe/cuda_small_batch_front.cuh"
+#include "kernels/moe/cuda_small_batch_multiply.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/launch.cuh"
 
 namespace causeway::kernels::moe {
 
 template <bool kFront>
-__global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_constant__ FewArgs args) {
+__global__ void __launch_bounds__(kSmallBatchThreads, 2)
+    small_batch_kernel(const __grid_constant__ SmallBatchArgs args) {
   extern __shared__ __align__(128) char shared[];
-  const FewPlace place = {shared_place(shared), args.layout};
+  const SmallBatchPlace place = {shared_place(shared), args.layout};
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 32), 0);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const int part = warp - kFewWarps;  // of a feeding warp
+  const int part = warp - kWorkerWarps;  // of a feeding warp
   const ScorePlace score_place = {
       place, 0, args.layout.x, args.layout.x_pitch, args.layout.partial, place.front_full()};
 
@@ -51,17 +52,17 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
   if (part == 0 && lane == 0) {
 #pragma unroll 1
     for (int stage = 0; stage < args.layout.stages; ++stage) {
-      ptx::barrier_init(place.full(stage), kFewFeeders * kAskers);
+      ptx::barrier_init(place.full(stage), kSmallBatchFeeders * kAskers);
       ptx::barrier_init(place.empty(stage), kWorkers);
     }
     ptx::barrier_init(place.front_full(), 1);
-    ptx::barrier_init(place.launch_read(), kFewFeeders * 32);
+    ptx::barrier_init(place.launch_read(), kSmallBatchFeeders * 32);
     ptx::barrier_init(place.chosen(), kWorkers);
     ptx::barrier_init_fence();
-    if (kFront) FewScore::ask(args, score_place);
+    if (kFront) RouterScore::ask(args, score_place);
     ptx::dependents_launch();
   }
-  if (kFront && part >= 0) FewFront::take_table(args, place, part, lane);
+  if (kFront && part >= 0) SmallBatchFront::take_table(args, place, part, lane);
   __syncthreads();
   ptx::dependency_wait();
   const uint32_t launch = args.sync->launches[blockIdx.x];
@@ -71,12 +72,12 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
     if (part == 0) clear_next_counts(args, launch, lane);
     ptx::barrier_arrive(place.launch_read());
     ptx::barrier_wait_covered(place.chosen(), 0);
-    FewFeeder<kFront>{args, place, part, lane, launch % 2, {args.layout.stages}}.run();
+    SmallBatchFeeder<kFront>{args, place, part, lane, launch % 2, {args.layout.stages}}.run();
     return;
   }
 
   // ---- multiplying warps: who chose what -------------------------------------------------------
-  const FewFront front{args, place, warp, lane, launch + 1};
+  const SmallBatchFront front{args, place, warp, lane, launch + 1};
   if (kFront) {
     score_all(args, {args, score_place, warp, lane}, launch + 1);
     front.choose();
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kFewThreads, 2) few_kernel(const __grid_consta
 
   // ---- and their products ----------------------------------------------------------------------
   if (kFront) front.weigh();
-  FewWorker<kFront>{args, place, warp, lane, launch, {args.layout.stages}}.run();
+  SmallBatchWorker<kFront>{args, place, warp, lane, launch, {args.layout.stages}}.run();
 }
 
 }  // namespace causeway::kernels::moe

@@ -1,17 +1,17 @@
-// Arguments of the kernel for few sequences (cuda_few.cu), and where things lie in its shared
-// memory.
+// Arguments of the kernel for small batches (cuda_small_batch.cu), and where things lie in its
+// shared memory.
 #pragma once
 
 #include "kernels/attention/cuda_decode.cuh"
 
 namespace causeway::kernels::attention::parts {
 
-constexpr int kFewWarps = 8;
-constexpr int kFewThreads = kFewWarps * 32;
+constexpr int kSmallBatchWarps = 8;
+constexpr int kSmallBatchThreads = kSmallBatchWarps * 32;
 // With so many bytes of shared memory a CTA would be alone on its SM.
-constexpr int kFewSharedAlone = 116 * 1024;
+constexpr int kSmallBatchSharedAlone = 116 * 1024;
 
-struct FewArgs : DecodeArgs {
+struct SmallBatchArgs : DecodeArgs {
   int kv_heads, group, block_tokens;
   unsigned of_block;  // (2^32 - 1) / block_tokens (block_of)
   bool early;         // all but q's rows may be read before the kernel in front has ended
@@ -21,10 +21,10 @@ struct FewArgs : DecodeArgs {
 
 // Shared memory of a CTA, in bytes. kEights: query heads of a KV head in eights, rounded up.
 template <int kSize, int kEights>
-struct FewPlace {
+struct SmallBatchPlace {
   static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
   // Tiles of a round: as many as leave the CTA below 98 KiB with what is behind them. Not more than
-  // two a warp (FewRows).
+  // two a warp (SmallBatchRows).
   static constexpr int kTiles = kSize == 64 ? 16 : kEights == 1 ? 10 : 9;
   static constexpr int kHeads = 8 * kEights;
   static constexpr int kWeightBytes = kTile * 8 * 2;  // of a tile and eight heads: [token][head]
@@ -38,10 +38,10 @@ struct FewPlace {
   // What CTAs of the cluster send, 16 bytes each: [eight][CTA][pair of heads] and [eight][CTA][of
   // this CTA's share].
   static constexpr int kStates = kLargest + kTiles * kHeads * 4;
-  static constexpr int kPieces = kStates + kEights * kFewClusterMax * 4 * 16;
+  static constexpr int kPieces = kStates + kEights * kSmallBatchClusterMax * 4 * 16;
   static constexpr int kBarrier = kPieces + kEights * 2 * kSize * 16;
   static constexpr int kBytes = kBarrier + 16;
-  static_assert(kTiles <= 2 * kFewWarps && kBytes <= 98 * 1024);
+  static_assert(kTiles <= 2 * kSmallBatchWarps && kBytes <= 98 * 1024);
 };
 
 }  // namespace causeway::kernels::attention::parts

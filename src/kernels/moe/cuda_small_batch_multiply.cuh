@@ -1,26 +1,26 @@
-// The warps that multiply, in the kernel for few tokens, and how active goes from CTA to CTA.
+// The warps that multiply, in the kernel for small batches, and how active goes from CTA to CTA.
 #pragma once
 
 #include "kernels/cuda_bf16.cuh"
-#include "kernels/moe/cuda_few_place.cuh"
+#include "kernels/moe/cuda_small_batch_place.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/mma.cuh"
 
 namespace causeway::kernels::moe {
 
 template <bool kFront>
-struct FewWorker {
-  const FewArgs& args;
-  const FewPlace& place;
+struct SmallBatchWorker {
+  const SmallBatchArgs& args;
+  const SmallBatchPlace& place;
   int warp, lane;
   uint32_t launch;
-  FewCursor cursor;
+  RingCursor cursor;
   uint32_t turn = 0;     // of adding up
   float sum[4][4] = {};  // four that take turns: a chain of products is long
 
   CAUSEWAY_DEVICE int thread() const { return warp * 32 + lane; }
-  CAUSEWAY_DEVICE const FewRow& row_of(const FewItem& item, int in_item) const {
-    return place.of<FewRow>(place.at.rows)[item.first + in_item];
+  CAUSEWAY_DEVICE const SmallBatchRow& row_of(const SmallBatchItem& item, int in_item) const {
+    return place.of<SmallBatchRow>(place.at.rows)[item.first + in_item];
   }
 
   // A block of eight rows, from this lane's piece of its row on.
@@ -94,7 +94,7 @@ struct FewWorker {
   // lane t / 4 of a warp holds: row t / 16 (components 0, 1) or 8 further (2, 3), token t / 4 % 4 ×
   // 2 and the next.
   CAUSEWAY_DEVICE float add_up() {
-    auto* partial = place.of<float4>(place.at.partial) + turn++ % 2 * (kFewWarps * 32);
+    auto* partial = place.of<float4>(place.at.partial) + turn++ % 2 * (kWorkerWarps * 32);
     float mine[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -106,13 +106,13 @@ struct FewWorker {
     const float* parts = reinterpret_cast<const float*>(partial) + thread();
     float total = parts[0];
 #pragma unroll
-    for (int w = 1; w < kFewWarps; ++w) total += parts[w * 128];
+    for (int w = 1; w < kWorkerWarps; ++w) total += parts[w * 128];
     return total;
   }
   CAUSEWAY_DEVICE int total_row() const { return thread() / 16 + thread() % 4 / 2 * 8; }
   CAUSEWAY_DEVICE int total_token() const { return thread() / 4 % 4 * 2 + thread() % 2; }
 
-  CAUSEWAY_DEVICE void store_active(const FewItem& item, int tile, float total) {
+  CAUSEWAY_DEVICE void store_active(const SmallBatchItem& item, int tile, float total) {
     const float up = __shfl_down_sync(0xFFFFFFFFu, total, 2);  // eight rows further
     if (total_row() >= 8 || total_token() >= item.rows) return;
     const int64_t pair = row_of(item, total_token()).pair;
@@ -120,14 +120,14 @@ struct FewWorker {
         __float2bfloat16(silu(total) * up);
   }
 
-  CAUSEWAY_DEVICE void add_weighted(const FewItem& item, float total) {
+  CAUSEWAY_DEVICE void add_weighted(const SmallBatchItem& item, float total) {
     if (total_token() >= item.rows) return;
     const float weight = place.of<float>(place.at.row_weight)[item.first + total_token()];
     float* sums = place.of<float>(place.at.sums);
     sums[row_of(item, total_token()).token * kWeightRows + total_row()] += weight * total;
   }
 
-  CAUSEWAY_DEVICE void multiply_all(const FewWalk& walk, const FewItem& item) {
+  CAUSEWAY_DEVICE void multiply_all(const SmallBatchWalk& walk, const SmallBatchItem& item) {
     const bool gated = walk.gated();
     const int depth = gated ? args.hidden : args.intermediate;
     const int step = gated ? place.at.gated_step : place.at.down_step;
@@ -156,10 +156,10 @@ struct FewWorker {
   CAUSEWAY_DEVICE void run() {
     int tiles = 0;  // of the item, since it was said how many are done
     float2 residual = make_float2(0, 0);
-    FewWalk walk(args, place.items());
+    SmallBatchWalk walk(args, place.items());
 #pragma unroll 1
     for (; !walk.done(); walk.advance()) {
-      const FewItem& item = place.item(walk.item);
+      const SmallBatchItem& item = place.item(walk.item);
       const int column = walk.at * kWeightRows;  // of down
       if (!walk.gated() && walk.item == 0) {
         clear_sums();

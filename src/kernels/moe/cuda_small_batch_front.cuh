@@ -1,8 +1,8 @@
-// Who chose what, in the kernel for few tokens: as kernels in front left it, or norm, router and
+// Who chose what, in the kernel for small batches: as kernels in front left it, or norm, router and
 // choice in this one.
 #pragma once
 
-#include "kernels/moe/cuda_few_place.cuh"
+#include "kernels/moe/cuda_small_batch_place.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/copy.cuh"
 #include "kernels/ptx/memory.cuh"
@@ -11,13 +11,14 @@ namespace causeway::kernels::moe {
 
 // As the kernels in front left it. What a thread reads of rows does not wait for what it read
 // before.
-CAUSEWAY_DEVICE void take_groups(const FewArgs& args, const FewPlace& place, int thread) {
+CAUSEWAY_DEVICE void take_groups(const SmallBatchArgs& args, const SmallBatchPlace& place,
+                                 int thread) {
   constexpr int kAhead = 4;
   const int items = *args.groups.chunks, pairs = args.tokens * args.k;
 #pragma unroll 1
   for (int i = thread; i < items; i += kWorkers) {
     const int4 chunk = args.groups.chunk[i];
-    FewItem& item = place.of<FewItem>(place.at.items)[i];
+    SmallBatchItem& item = place.of<SmallBatchItem>(place.at.items)[i];
 #pragma unroll
     for (int w = 0; w < 3; ++w) {
       item.weight[w] = static_cast<const char*>(args.tables[w][chunk.x]);
@@ -39,8 +40,8 @@ CAUSEWAY_DEVICE void take_groups(const FewArgs& args, const FewPlace& place, int
     for (int i = 0; i < kAhead; ++i) {
       const int row = begin + i * kWorkers;
       if (row >= pairs) break;
-      place.of<FewRow>(place.at.rows)[row] = {static_cast<uint16_t>(args.by_k.of(pair[i])),
-                                              static_cast<uint16_t>(pair[i])};
+      place.of<SmallBatchRow>(place.at.rows)[row] = {static_cast<uint16_t>(args.by_k.of(pair[i])),
+                                                     static_cast<uint16_t>(pair[i])};
       place.of<float>(place.at.row_weight)[row] = weight[i];
     }
   }
@@ -48,9 +49,9 @@ CAUSEWAY_DEVICE void take_groups(const FewArgs& args, const FewPlace& place, int
 }
 
 // All tokens' choices, by every CTA for itself.
-struct FewFront {
-  const FewArgs& args;
-  const FewPlace& place;
+struct SmallBatchFront {
+  const SmallBatchArgs& args;
+  const SmallBatchPlace& place;
   int warp, lane;
   uint32_t tag;  // of this launch
 
@@ -120,7 +121,7 @@ struct FewFront {
     }
   }
   CAUSEWAY_DEVICE void make_item(int index, int expert, int first, int rows) const {
-    FewItem& made = place.of<FewItem>(place.at.items)[index];
+    SmallBatchItem& made = place.of<SmallBatchItem>(place.at.items)[index];
     for (int w = 0; w < 3; ++w) {
       made.weight[w] = place.of<const char*>(place.at.tables)[w * args.experts + expert];
     }
@@ -149,7 +150,7 @@ struct FewFront {
     if (lane == 31) of_warp[warp] = before;
     workers_sync();
 #pragma unroll
-    for (int w = 0; w < kFewWarps - 1; ++w) before += w < warp ? of_warp[w] : 0;
+    for (int w = 0; w < kWorkerWarps - 1; ++w) before += w < warp ? of_warp[w] : 0;
     if (thread() == kWorkers - 1) say_items(before >> 16);
     before -= count;
     int item = before >> 16, row = before & 0xFFFF;
@@ -161,8 +162,8 @@ struct FewFront {
       for (int token = 0; token < args.tokens; ++token, left >>= 8) {
         const int choice = static_cast<int>(left & 0xFF);
         if (choice >= args.k) continue;
-        place.of<FewRow>(place.at.rows)[row] = {static_cast<uint16_t>(token),
-                                                static_cast<uint16_t>(token * args.k + choice)};
+        place.of<SmallBatchRow>(place.at.rows)[row] = {
+            static_cast<uint16_t>(token), static_cast<uint16_t>(token * args.k + choice)};
         ++row;
       }
       if (row == begin) continue;
@@ -195,7 +196,7 @@ struct FewFront {
   CAUSEWAY_DEVICE void weigh() const {
 #pragma unroll 1
     for (int r = thread(); r < args.tokens * args.k; r += kWorkers) {
-      const FewRow& row = place.of<FewRow>(place.at.rows)[r];
+      const SmallBatchRow& row = place.of<SmallBatchRow>(place.at.rows)[r];
       const ChosenKeys keys = {
           place.of<uint32_t>(place.at.pair_key) + row.token * args.k,
           place.of<uint32_t>(place.at.keys) + row.token * keys_pitch(args.experts)};
@@ -205,8 +206,8 @@ struct FewFront {
   }
 
   // One of the feeding warps: where the experts lie.
-  static CAUSEWAY_DEVICE void take_table(const FewArgs& args, const FewPlace& place, int which,
-                                         int lane) {
+  static CAUSEWAY_DEVICE void take_table(const SmallBatchArgs& args, const SmallBatchPlace& place,
+                                         int which, int lane) {
     const void** table = place.of<const void*>(place.at.tables) + which * args.experts;
     const uint32_t target = ptx::shared_address(table);
 #pragma unroll 1
@@ -228,10 +229,10 @@ struct FewFront {
 
 // Norm and scores of all tokens: a warp has one, or all warps the only one. Every lane copies what
 // it will read, of all its tokens at once.
-CAUSEWAY_DEVICE void score_all(const FewArgs& args, FewScore score, uint32_t tag) {
-  FewScore::Token token = args.tokens == 1 ? score.of_all(0) : score.of_warp(score.warp);
+CAUSEWAY_DEVICE void score_all(const SmallBatchArgs& args, RouterScore score, uint32_t tag) {
+  RouterScore::Token token = args.tokens == 1 ? score.of_all(0) : score.of_warp(score.warp);
 #pragma unroll 1
-  for (FewScore::Token t = token; t.number < args.tokens; t.number += kFewWarps) {
+  for (RouterScore::Token t = token; t.number < args.tokens; t.number += kWorkerWarps) {
     const uint32_t target = ptx::shared_address(score.x_of(t));
 #pragma unroll 1
     for (int v = t.self; v < args.hidden / 8; v += t.team) {
@@ -241,7 +242,7 @@ CAUSEWAY_DEVICE void score_all(const FewArgs& args, FewScore score, uint32_t tag
   ptx::commit_copies();
   ptx::wait_copies<0>();
 #pragma unroll 1
-  for (; token.number < args.tokens; token.number += kFewWarps) {
+  for (; token.number < args.tokens; token.number += kWorkerWarps) {
     score.run(token, score.x_of(token), tag);
   }
 }

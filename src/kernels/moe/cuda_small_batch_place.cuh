@@ -1,47 +1,47 @@
-// What the parts of the kernel for few tokens share: its arguments, and what lies where in a CTA's
-// shared memory.
+// What the parts of the kernel for small batches share: its arguments, and what lies where in a
+// CTA's shared memory.
 #pragma once
 
 #include "kernels/moe/cuda_divider.h"
-#include "kernels/moe/cuda_few_score.cuh"
+#include "kernels/moe/cuda_router_score.cuh"
 #include "kernels/ptx/device.cuh"
 
 namespace causeway::kernels::moe {
 
-constexpr int kFewFeeders = 3;  // the upper eight rows of weights, the lower eight, tokens
-constexpr int kFewThreads = 32 * (kFewWarps + kFewFeeders);
+constexpr int kSmallBatchFeeders = 3;  // the upper eight rows of weights, the lower eight, tokens
+constexpr int kSmallBatchThreads = 32 * (kWorkerWarps + kSmallBatchFeeders);
 constexpr int kWeightRows = 16;  // of a stage
 constexpr int kItemRows = 8;     // tokens of a product
 constexpr int kGroup = 32;       // columns of a product's two steps: four lanes × 8
 constexpr int kBlock = 64;       // columns that a warp takes at a time: the banks' width
-constexpr int kRound = kBlock * kFewWarps;
+constexpr int kRound = kBlock * kWorkerWarps;
 constexpr int kAskers = 8;     // lanes of a feeding warp that ask for copies, a row each
 constexpr int kRoundsMax = 3;  // of a stage
 constexpr int kColumnsMax = kRound * kRoundsMax;
 
 // Tokens of one chosen expert (rows, row_weight).
-struct FewItem {
+struct SmallBatchItem {
   const char* weight[3];  // gate, up, down
   int first, rows;
 };
 
 // A row's token and pair.
-struct FewRow {
+struct SmallBatchRow {
   uint16_t token, pair;
 };
 
 // Offsets into shared memory; the ring lies at 0. What is only there with a front is marked.
-struct FewLayout {
-  uint32_t partial;     // float4 [2][kFewWarps][32]
+struct SmallBatchLayout {
+  uint32_t partial;     // float4 [2][kWorkerWarps][32]
   uint32_t sums;        // float [tokens][kWeightRows]
-  uint32_t items;       // FewItem [chunks_max, of kItems]
-  uint32_t rows;        // FewRow [pairs]
+  uint32_t items;       // SmallBatchItem [chunks_max, of kItems]
+  uint32_t rows;        // SmallBatchRow [pairs]
   uint32_t row_weight;  // float [pairs]
   uint32_t keys;        // front: uint32_t [tokens][keys_pitch], order_key of the scores
   uint32_t choices;     // front: uint64_t [experts], a byte a token: which choice it is
   uint32_t pair_key;    // front: uint32_t [pairs]
   uint32_t x;           // front: bf16 [tokens], x_pitch bytes apart
-  uint32_t words;       // int [1 + kFewWarps]: items; front: of a scan
+  uint32_t words;       // int [1 + kWorkerWarps]: items; front: of a scan
   uint32_t barriers;    // full and empty [stages], and three that are used once
   uint32_t bytes;
   uint32_t tables;   // front: in the ring, const char* [3][experts]
@@ -52,8 +52,8 @@ struct FewLayout {
   int gated_step, down_step;  // columns of a stage
 };
 
-struct FewArgs : ExpertsArgs {
-  FewLayout layout;
+struct SmallBatchArgs : ExpertsArgs {
+  SmallBatchLayout layout;
   Groups groups;           // without a front
   const __nv_bfloat16* x;  // [tokens][hidden], without a front
   __nv_bfloat16* active;   // [pairs][intermediate]
@@ -62,20 +62,22 @@ struct FewArgs : ExpertsArgs {
 };
 
 // This CTA's shared memory.
-struct FewPlace : RingPlace<FewLayout> {
+struct SmallBatchPlace : RingPlace<SmallBatchLayout> {
   CAUSEWAY_DEVICE int& items() const { return *of<int>(at.words); }
-  CAUSEWAY_DEVICE const FewItem& item(int index) const { return of<FewItem>(at.items)[index]; }
+  CAUSEWAY_DEVICE const SmallBatchItem& item(int index) const {
+    return of<SmallBatchItem>(at.items)[index];
+  }
 };
 
 // A CTA's products, in their order, for the warps that feed as for those that multiply: its share
 // of the line of tiles of gate and up, then its columns of down. One loop does both, so that its
 // code is there once.
-struct FewWalk {
+struct SmallBatchWalk {
   int items, tiles, groups;  // tiles: of an item; groups: of kWeightRows columns of out
   int left;                  // tiles of gate and up
   int item, at;              // at: the item's tile, or the group
 
-  CAUSEWAY_DEVICE FewWalk(const FewArgs& args, int count)
+  CAUSEWAY_DEVICE SmallBatchWalk(const SmallBatchArgs& args, int count)
       : items(count), tiles(args.intermediate / 8), groups(args.hidden / kWeightRows) {
     // all × cta ÷ ctas, in 32 bits.
     const int all = items * tiles, ctas = static_cast<int>(gridDim.x);

@@ -1,8 +1,8 @@
-// Norm and router's product in the kernels for few tokens and for one, and the choices' weights.
+// Norm and router's product in the kernels for small batches and for one, and the choices' weights.
 #pragma once
 
 #include "kernels/cuda_bf16.cuh"
-#include "kernels/moe/cuda_few_shared.cuh"
+#include "kernels/moe/cuda_fused_shared.cuh"
 #include "kernels/moe/cuda_route.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/copy.cuh"
@@ -16,7 +16,7 @@ struct ScorePlace {
   uint32_t ring;     // bf16 [rows][hidden]: the norm's weight, then the CTA's rows of router
   uint32_t x;        // bf16 [tokens], x_pitch bytes apart: normed
   uint32_t x_pitch;  // a multiple of 16
-  uint32_t partial;  // float [2][kFewWarps]
+  uint32_t partial;  // float [2][kWorkerWarps]
   uint32_t full;     // barrier: what lies in the ring has come
 };
 
@@ -29,7 +29,7 @@ __host__ __device__ constexpr int keys_pitch(int64_t experts) {
 // Every CTA computes all tokens' norms and keeps them, and the scores of its own experts (every
 // gridDim.x-th), which it hands to all others. The norm's weight and the CTA's rows of the router,
 // which do not depend on the kernel in front, lie in the ring, which has nothing else to do yet.
-struct FewScore {
+struct RouterScore {
   const ExpertsArgs& args;
   const ScorePlace place;
   int warp, lane;
@@ -67,12 +67,12 @@ struct FewScore {
   CAUSEWAY_DEVICE float team_sum(const Token& token, float value) {
     value = warp_sum(value);
     if (token.team == 32) return value;
-    float* parts = place.shared.of<float>(place.partial) + turn++ % 2 * kFewWarps;
+    float* parts = place.shared.of<float>(place.partial) + turn++ % 2 * kWorkerWarps;
     if (lane == 0) parts[warp] = value;
     workers_sync();
     value = parts[0];
 #pragma unroll
-    for (int w = 1; w < kFewWarps; ++w) value += parts[w];
+    for (int w = 1; w < kWorkerWarps; ++w) value += parts[w];
     return value;
   }
 

@@ -1,7 +1,7 @@
-// The warps that feed the ring of the kernel for few tokens.
+// The warps that feed the ring of the kernel for small batches.
 #pragma once
 
-#include "kernels/moe/cuda_few_place.cuh"
+#include "kernels/moe/cuda_small_batch_place.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/copy.cuh"
 
@@ -9,12 +9,12 @@ namespace causeway::kernels::moe {
 
 // One of the three warps; each has its part of every stage.
 template <bool kFront>
-struct FewFeeder {
-  const FewArgs& args;
-  const FewPlace& place;
+struct SmallBatchFeeder {
+  const SmallBatchArgs& args;
+  const SmallBatchPlace& place;
   int part, lane;   // part: 0, 1: eight rows of weights each; 2: tokens
   uint32_t parity;  // of the launch
-  FewCursor cursor;
+  RingCursor cursor;
 
   // Waits until the stage may be written. Each asking lane says for itself how many bytes it will
   // bring, if none too.
@@ -56,13 +56,15 @@ struct FewFeeder {
   }
 
   // Where this lane's row of the walk's next product begins: of weights, or of tokens.
-  CAUSEWAY_DEVICE const char* source_of(const FewWalk& walk, const FewItem& item, int depth) const {
+  CAUSEWAY_DEVICE const char* source_of(const SmallBatchWalk& walk, const SmallBatchItem& item,
+                                        int depth) const {
     const bool gated = walk.gated();
     if (part < 2) {
       const int row = (gated ? walk.at : walk.at * 2 + part) * kAskers + lane % kAskers;
       return item.weight[gated ? part : 2] + int64_t{row} * depth * 2;
     }
-    const FewRow row = place.of<FewRow>(place.at.rows)[item.first + min(lane, item.rows - 1)];
+    const SmallBatchRow row =
+        place.of<SmallBatchRow>(place.at.rows)[item.first + min(lane, item.rows - 1)];
     const __nv_bfloat16* from = gated ? args.x : args.active;
     return reinterpret_cast<const char*>(from + int64_t{gated ? row.token : row.pair} * depth);
   }
@@ -71,14 +73,14 @@ struct FewFeeder {
     const uint64_t policy = part < 2 ? ptx::policy_stream() : ptx::policy_normal();
     ptx::proxy_fence();  // the front wrote to the ring
     bool waited = part < 2;
-    FewWalk walk(args, place.items());
+    SmallBatchWalk walk(args, place.items());
 #pragma unroll 1
     for (; !walk.done(); walk.advance()) {
       if (!waited && !walk.gated()) {
         wait_for_active();
         waited = true;
       }
-      const FewItem& item = place.item(walk.item);
+      const SmallBatchItem& item = place.item(walk.item);
       const bool gated = walk.gated();
       const int depth = gated ? args.hidden : args.intermediate;
       const int step = gated ? place.at.gated_step : place.at.down_step;
