@@ -130,7 +130,7 @@ class CudaForward::State {
  private:
   // Of steps of as many rows: which kernels attention takes.
   static std::int64_t kind_of(const StepShape& shape) {
-    return (shape.windowed ? 2 : 0) + (shape.brief ? 1 : 0);
+    return (shape.windowed ? 2 : 0) + (shape.small_batch ? 1 : 0);
   }
 
   Status check_limits(const StepShape& shape) const {
@@ -231,7 +231,7 @@ class CudaForward::State {
     if (home_clusters_) at_home.clusters = *home_clusters_;
     return {
         .sm_count = sms,
-        .small_batch_cluster = shape.brief ? cluster_of(shape.decode) : 0,
+        .small_batch_cluster = shape.small_batch ? cluster_of(shape.decode) : 0,
         .experts_front = experts_ && experts_->front_fits({.tokens = shape.rows, .sm_count = sms}),
         .experts_move = moves_experts(),
         .at_home = at_home};

@@ -222,8 +222,8 @@ class Pair {
   Errors step(const request::Batch& batch) {
     constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 24, 40, 112, 128, kSequences};
     StepShape shape = shape_of(batch, kBuckets, config_.sliding_window);
-    // Every other brief step as if it were long: both ways have graphs, in turns.
-    shape.brief = shape.brief && ++briefs_ % 2 == 1;
+    // Every other step of a small batch as if it were larger: both ways have graphs, in turns.
+    shape.small_batch = shape.small_batch && ++small_batches_ % 2 == 1;
     std::vector<std::int32_t> tables(static_cast<std::size_t>(
         table_elements_max(shape.rows, shape.places, std::ssize(batch.frames))));
     const std::int64_t used = write_tables(batch, shape, tables);
@@ -295,7 +295,7 @@ class Pair {
   device::Extents kv_;
   std::unique_ptr<CudaWorkspace> workspace_;
   std::unique_ptr<CudaForward> forward_;
-  int briefs_ = 0;
+  int small_batches_ = 0;
 };
 
 struct Case {

@@ -45,7 +45,7 @@ class Maker {
   std::int64_t qkv_size() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
   bool capped() const { return c_.attention_cap > 0; }
   int cluster() const {
-    return shape_.brief && !shape_.windowed && !capped() ? facts_.small_batch_cluster : 0;
+    return shape_.small_batch && !shape_.windowed && !capped() ? facts_.small_batch_cluster : 0;
   }
   kernels::gemm::CudaFacts gemm_facts() const { return {.sm_count = facts_.sm_count}; }
   kernels::attention::Heads heads() const { return {c_.heads, c_.kv_heads, c_.head_dim}; }

@@ -176,8 +176,7 @@ using StepInstruction =
 // What the GPU, or a kernel that only a build with CUDA has, decides of a step.
 struct StepFacts {
   int sm_count = 132;  // of the stream's context
-  // attention::small_batch_cluster() of the step's decoding sequences; looked at in a brief step
-  // alone.
+  // attention::small_batch_cluster() of the step's decoding sequences; used for a small batch only.
   int small_batch_cluster = 0;
   bool experts_front = false;  // moe::front_fits() of the step's rows; of a model with experts
   bool experts_move = false;   // they are cached one by one

@@ -66,7 +66,8 @@ StepShape random_shape(Random& random) {
     shape.sampled = random.between(0, shape.places);
   }
   shape.windowed = random.chance(0.2);
-  shape.brief = !shape.windowed && shape.decode >= 1 && shape.decode <= 4 && random.chance(0.5);
+  shape.small_batch =
+      !shape.windowed && shape.decode >= 1 && shape.decode <= 4 && random.chance(0.5);
   return shape;
 }
 

@@ -57,7 +57,7 @@ ModelConfig qwen3_30b_a3b() {
 }
 
 StepShape decode(std::int64_t rows) {
-  return {.rows = rows, .places = rows, .decode = rows, .sampled = rows, .brief = rows == 1};
+  return {.rows = rows, .places = rows, .decode = rows, .sampled = rows, .small_batch = rows == 1};
 }
 StepShape prompt(std::int64_t rows) {
   return {.rows = rows, .places = 1, .decode = 0, .sampled = 1};

@@ -179,8 +179,8 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
     }
   }
   // Attention's kernel for small batches knows no window.
-  shape.brief = !shape.windowed && shape.decode > 0 && shape.decode <= kSmallBatchSequences &&
-                longest <= small_batch_context_max(shape.decode);
+  shape.small_batch = !shape.windowed && shape.decode > 0 && shape.decode <= kSmallBatchSequences &&
+                      longest <= small_batch_context_max(shape.decode);
   return shape;
 }
 

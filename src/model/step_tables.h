@@ -28,7 +28,7 @@ struct StepShape {
   std::int64_t decode = 0;   // places of one row each, which are the first
   std::int64_t sampled = 0;  // rows of logits, padding included
   // The decoding sequences are as few and as short as attention has a kernel of its own for.
-  bool brief = false;
+  bool small_batch = false;
   // A sequence is longer than the model's window, so attention has to look at it.
   bool windowed = false;
 

@@ -201,7 +201,7 @@ class LoadedCode {
 template <typename Member, typename... Arguments>
 int launch_of(const LoadedCode::Code& code, Member member, Arguments... arguments) {
   if (LoadedCode::get().has(code)) return native_call(member, arguments...);
-  const int result = settled_call(Session::kBriefly, member, arguments...);
+  const int result = settled_call(Session::kShortWait, member, arguments...);
   // Not before: another thread that launches it meanwhile would not wait, too.
   if (result == 0) LoadedCode::get().add(code);
   return result;
@@ -225,7 +225,7 @@ int graph_launch(Member member, CUgraphExec_st* graph, CUstream_st* stream) {
 
 template <typename Member, typename... Arguments>
 int make_graph(Member member, CUgraphExec_st** made, Arguments... arguments) {
-  const int result = settled_call(Session::kBriefly, member, made, arguments...);
+  const int result = settled_call(Session::kShortWait, member, made, arguments...);
   if (result == 0 && made != nullptr) LoadedCode::get().remove({nullptr, *made});
   return result;
 }
@@ -317,7 +317,7 @@ CAUSEWAY_BATCH_HOOK(CudaApi, cuMemcpyBatchAsync_v2,
     return result;                                                                                \
   }
 #define CAUSEWAY_PRELOAD_LOADING_HOOK(name, parameters, arguments) \
-  CAUSEWAY_SETTLED_HOOK(Session::kBriefly, name, parameters, arguments)
+  CAUSEWAY_SETTLED_HOOK(Session::kShortWait, name, parameters, arguments)
 CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
 CAUSEWAY_PRELOAD_UNLOADING(CAUSEWAY_PRELOAD_UNLOADING_HOOK)
 CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_LOADING_HOOK)
@@ -326,10 +326,10 @@ CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_LOADING_HOOK)
 CAUSEWAY_PRELOAD_GRAPHS(CAUSEWAY_PRELOAD_GRAPH_HOOK)
 
 CAUSEWAY_EXPORT int cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
-  return settled_call(Session::kBriefly, &Native::cuMemHostAlloc, address, bytes, flags);
+  return settled_call(Session::kShortWait, &Native::cuMemHostAlloc, address, bytes, flags);
 }
 CAUSEWAY_EXPORT int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) {
-  return settled_call(Session::kBriefly, &CudaApi::cuMemHostRegister_v2, address, bytes, flags);
+  return settled_call(Session::kShortWait, &CudaApi::cuMemHostRegister_v2, address, bytes, flags);
 }
 CAUSEWAY_EXPORT int cuMemHostUnregister(void* address) {
   return settled_call(Session::kUntilIdle, &CudaApi::cuMemHostUnregister, address);
@@ -337,14 +337,14 @@ CAUSEWAY_EXPORT int cuMemHostUnregister(void* address) {
 CAUSEWAY_EXPORT int cuLibraryLoadData(CUlib_st** library, const void* code, int* jit_options,
                                       void** jit_values, unsigned jit_count, int* options,
                                       void** values, unsigned count) {
-  return settled_call(Session::kBriefly, &Native::cuLibraryLoadData, library, code, jit_options,
+  return settled_call(Session::kShortWait, &Native::cuLibraryLoadData, library, code, jit_options,
                       jit_values, jit_count, options, values, count);
 }
 CAUSEWAY_EXPORT int cuKernelGetFunction(CUfunc_st** function, CUkern_st* kernel) {
-  return settled_call(Session::kBriefly, &Native::cuKernelGetFunction, function, kernel);
+  return settled_call(Session::kShortWait, &Native::cuKernelGetFunction, function, kernel);
 }
 CAUSEWAY_EXPORT int cuFuncLoad(CUfunc_st* function) {
-  return settled_call(Session::kBriefly, &Native::cuFuncLoad, function);
+  return settled_call(Session::kShortWait, &Native::cuFuncLoad, function);
 }
 
 CAUSEWAY_EXPORT int cuLaunchKernel(CUfunc_st* function, unsigned grid_x, unsigned grid_y,
