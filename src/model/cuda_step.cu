@@ -139,8 +139,9 @@ class Loop {
   }
 
   Status operator()(const step::Attention& i) const {
-    const auto fresh = prepare_params(i.layer, shape_.decode, i.local_rope);
-    return kernels::attention::run(attention_params(i, i.fresh ? &fresh : nullptr), stream_);
+    const auto fused_prepare = prepare_params(i.layer, shape_.decode, i.local_rope);
+    return kernels::attention::run(attention_params(i, i.fused_prepare ? &fused_prepare : nullptr),
+                                   stream_);
   }
 
   Status operator()(const step::Experts& i) const {
@@ -287,7 +288,7 @@ class Loop {
   }
 
   kernels::attention::ParamsCuda attention_params(
-      const step::Attention& i, const kernels::attention::PrepareCuda* fresh) const {
+      const step::Attention& i, const kernels::attention::PrepareCuda* fused_prepare) const {
     return {.kv = paged(i.layer),
             .heads = heads(),
             .sequences = shape_.places,
@@ -304,7 +305,7 @@ class Loop {
             .workspace = model_.workspace.attention_workspace(),
             .tables_early = true,
             .planned = i.planned,
-            .fresh = fresh,
+            .fused_prepare = fused_prepare,
             .behind_library = i.behind_library,
             .cluster = i.cluster,
             .sm_count = model_.workspace.sm_count(),

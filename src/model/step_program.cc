@@ -108,7 +108,7 @@ class Maker {
     return cluster() == 0 && splits() && alike;
   }
   // Whether decode rows are prepared by their attention kernel: it knows no norms with an offset.
-  bool prepares_fresh() const { return splits() && !(c_.qk_norm && c_.norm_offset); }
+  bool fuses_prepare() const { return splits() && !(c_.qk_norm && c_.norm_offset); }
 
   Status add_layer(std::int64_t layer, bool before_cut) {
     CAUSEWAY_CHECK(!c_.is_sparse(layer) || !c_.output_norms, "experts, and norms behind them");
@@ -292,19 +292,20 @@ class Maker {
     const bool by_library = std::get<step::Product>(made_.instructions.back()).plan.path ==
                             kernels::gemm::CudaPath::kLibrary;
     // Decode rows are prepared by their attention kernel, where it can.
-    const bool fresh = prepares_fresh();
+    const bool fused_prepare = fuses_prepare();
     const bool local_rope = c_.local_rope_theta && c_.is_local(layer);
-    const std::int64_t first = fresh ? shape_.decode : 0;
+    const std::int64_t first = fused_prepare ? shape_.decode : 0;
     if (first < shape_.rows) add(step::Prepare{layer, first, local_rope});
-    add(step::Attention{.layer = layer,
-                        .decode = shape_.decode > 0,
-                        .prompts = shape_.decode < shape_.places,
-                        .cluster = cluster(),
-                        .planned = has_plan(),
-                        .fresh = fresh,
-                        .behind_library = fresh && shape_.rows == shape_.decode && by_library,
-                        .windowed = shape_.windowed && c_.has_window(layer),
-                        .local_rope = local_rope});
+    add(step::Attention{
+        .layer = layer,
+        .decode = shape_.decode > 0,
+        .prompts = shape_.decode < shape_.places,
+        .cluster = cluster(),
+        .planned = has_plan(),
+        .fused_prepare = fused_prepare,
+        .behind_library = fused_prepare && shape_.rows == shape_.decode && by_library,
+        .windowed = shape_.windowed && c_.has_window(layer),
+        .local_rope = local_rope});
     drops_ = {drop_of(StepBuffer::kQkv, qkv_size()), drop_of(StepBuffer::kAttended, q_size())};
     const step::Product o{.weight = StepWeight::kO, .layer = layer, .x = StepBuffer::kAttended};
     const CudaRequest request{.k = q_size(), .bias = c_.output_bias, .share = CudaShare::kMore};

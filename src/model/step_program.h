@@ -154,10 +154,10 @@ struct Attention {
   bool prompts = false;         // there are others
   int cluster = 0;              // ParamsCuda::cluster
   bool planned = false;         // reads the plan
-  bool fresh = false;           // prepares decoding rows itself
+  bool fused_prepare = false;   // prepares decoding rows itself
   bool behind_library = false;  // ParamsCuda::behind_library
   bool windowed = false;        // within the model's sliding window
-  bool local_rope = false;      // with `fresh`
+  bool local_rope = false;      // with `fused_prepare`
 };
 
 // With `front`, norm and router are inside.

@@ -127,8 +127,8 @@ struct Short {
     return "prepare " + std::to_string(i.first);
   }
   std::string operator()(const step::Attention& i) const {
-    return std::string("attention") + (i.cluster > 0 ? " few" : "") +
-           (i.planned ? " planned" : "") + (i.fresh ? " fresh" : "") +
+    return std::string("attention") + (i.cluster > 0 ? " small-batch" : "") +
+           (i.planned ? " planned" : "") + (i.fused_prepare ? " fused" : "") +
            (i.behind_library ? " behind" : "") + (i.local_rope ? " local" : "") +
            (i.windowed ? " windowed" : "");
   }
@@ -195,18 +195,18 @@ TEST(StepProgram, CapsAreOfLogitsAndOfScores) {
 TEST(StepProgram, LlamaDecodesOne) {
   EXPECT_THAT(sequence(llama_8b(), decode(1)),
               ElementsAre("rope", "embed",                                            //
-                          "qkv rows < n", "attention small-batch fresh", "o rows >",  //
+                          "qkv rows < n", "attention small-batch fused", "o rows >",  //
                           "gate_up rows < n", "down rows >",                          //
-                          "qkv rows < n", "attention small-batch fresh", "o rows >",  //
+                          "qkv rows < n", "attention small-batch fused", "o rows >",  //
                           "gate_up rows < n", "down rows >", "last norm -active", "head rows >"));
 }
 
 TEST(StepProgram, LlamaDecodesEight) {
   EXPECT_THAT(sequence(llama_8b(), decode(8)),
               ElementsAre("plan", "rope", "embed",                                //
-                          "qkv rows < n", "attention planned fresh", "o rows >",  //
+                          "qkv rows < n", "attention planned fused", "o rows >",  //
                           "gate_up rows < n", "down rows >",                      //
-                          "qkv rows < n", "attention planned fresh", "o rows >",  //
+                          "qkv rows < n", "attention planned fused", "o rows >",  //
                           "gate_up rows < n", "down rows >", "last norm -active", "head rows >"));
 }
 
@@ -214,9 +214,9 @@ TEST(StepProgram, LlamaDecodesEight) {
 TEST(StepProgram, LlamaDecodes32) {
   EXPECT_THAT(sequence(llama_8b(), decode(32)),
               ElementsAre("plan", "rope", "embed",                                  //
-                          "qkv rows > n", "attention planned fresh", "o rows >",    //
+                          "qkv rows > n", "attention planned fused", "o rows >",    //
                           "norm -qkv -attended", "gate_up split >", "down rows <",  //
-                          "qkv rows > n", "attention planned fresh", "o rows >",    //
+                          "qkv rows > n", "attention planned fused", "o rows >",    //
                           "norm -qkv -attended", "gate_up split >", "down rows <",  //
                           "last norm -active", "head split >"));
 }
@@ -226,9 +226,9 @@ TEST(StepProgram, LlamaDecodes128) {
   EXPECT_THAT(
       sequence(llama_8b(), decode(128)),
       ElementsAre("plan", "rope", "embed",                                                     //
-                  "norm", "qkv library", "attention planned fresh behind", "o halves > 2",     //
+                  "norm", "qkv library", "attention planned fused behind", "o halves > 2",     //
                   "norm +2 stay", "gate_up pairs > -qkv -attended -parts", "down halves < 2",  //
-                  "norm +2 -active", "qkv library", "attention planned fresh behind",          //
+                  "norm +2 -active", "qkv library", "attention planned fused behind",          //
                   "o halves > 2", "norm +2 stay", "gate_up pairs > -qkv -attended -parts",     //
                   "down halves < 2", "last norm +2 -active", "head pairs >"));
 }
@@ -249,11 +249,11 @@ TEST(StepProgram, LlamaDecodesBesideAChunk) {
   const StepShape mixed{.rows = 200, .places = 41, .decode = 40, .sampled = 40};
   EXPECT_THAT(sequence(llama_8b(), mixed),
               ElementsAre("plan", "rope", "embed",                                         //
-                          "norm", "qkv library", "prepare 40", "attention planned fresh",  //
+                          "norm", "qkv library", "prepare 40", "attention planned fused",  //
                           "o library", "norm -qkv -attended", "gate_up library",           //
                           "down library 2",                                                //
                           "norm +2 -active", "qkv library", "prepare 40",                  //
-                          "attention planned fresh", "o library", "norm -qkv -attended",   //
+                          "attention planned fused", "o library", "norm -qkv -attended",   //
                           "gate_up library", "down library 2",                             //
                           "last norm +2 -active", "head pairs >"));
 }
@@ -268,13 +268,13 @@ TEST(StepProgram, AChunkThatSamplesNothingHasNoHead) {
 TEST(StepProgram, QwenDecodes) {
   const std::vector<std::string> one = sequence(qwen3_4b(), decode(1));
   EXPECT_THAT(std::vector<std::string>(one.begin(), one.begin() + 7),
-              ElementsAre("rope", "embed", "qkv rows < n", "attention small-batch fresh",
+              ElementsAre("rope", "embed", "qkv rows < n", "attention small-batch fused",
                           "o rows >", "gate_up rows < n", "down rows >"));
   EXPECT_THAT(sequence(qwen3_4b(), decode(32)),
               ElementsAre("plan", "rope", "embed",                                  //
-                          "qkv rows > n", "attention planned fresh", "o rows >",    //
+                          "qkv rows > n", "attention planned fused", "o rows >",    //
                           "norm -qkv -attended", "gate_up split >", "down rows <",  //
-                          "qkv rows > n", "attention planned fresh", "o rows >",    //
+                          "qkv rows > n", "attention planned fused", "o rows >",    //
                           "norm -qkv -attended", "gate_up split >", "down rows <",  //
                           "last norm -active", "head split >"));
 }
@@ -283,17 +283,17 @@ TEST(StepProgram, ExpertsTakeInNormAndRouter) {
   // What the norms inside leave is dropped by the only one of its own.
   EXPECT_THAT(sequence(qwen3_30b_a3b(), decode(8)),
               ElementsAre("plan", "rope", "embed",                                             //
-                          "qkv rows < n", "attention planned fresh", "o rows >", "experts n",  //
-                          "qkv rows < n", "attention planned fresh", "o rows >", "experts n",  //
+                          "qkv rows < n", "attention planned fused", "o rows >", "experts n",  //
+                          "qkv rows < n", "attention planned fused", "o rows >", "experts n",  //
                           "last norm -qkv -attended", "head rows >"));
 }
 
 TEST(StepProgram, ExpertsOfManyTokens) {
   EXPECT_THAT(sequence(qwen3_30b_a3b(), decode(32)),
               ElementsAre("plan", "rope", "embed",                                //
-                          "qkv rows > n", "attention planned fresh", "o rows >",  //
+                          "qkv rows > n", "attention planned fused", "o rows >",  //
                           "norm -qkv -attended", "router rows <", "experts",      //
-                          "qkv rows > n", "attention planned fresh", "o rows >",  //
+                          "qkv rows > n", "attention planned fused", "o rows >",  //
                           "norm -qkv -attended", "router rows <", "experts",      //
                           "last norm", "head split >"));
   const auto prefill = sequence(qwen3_30b_a3b(), prompt(2048));
@@ -340,10 +340,10 @@ TEST_F(StagedTest, TheStreamWaitsAndTheHostStaysClose) {
   const auto made = sequence(llama_8b(), decode(1), {.where = where, .layers_ahead = 0});
   EXPECT_THAT(made, ElementsAre("rope", "embed home",                                           //
                                 "host waits 1", "waits 1", "qkv rows < n",                      //
-                                "attention small-batch fresh", "o rows >", "gate_up rows < n",  //
+                                "attention small-batch fused", "o rows >", "gate_up rows < n",  //
                                 "down rows >",                                                  //
                                 "host waits 2", "waits 2", "qkv rows < n",                      //
-                                "attention small-batch fresh", "o rows >", "gate_up rows < n",  //
+                                "attention small-batch fused", "o rows >", "gate_up rows < n",  //
                                 "down rows >",                                                  //
                                 "host waits 3", "waits 3", "last norm -active", "head rows >"));
   // A layer ahead, the second waits for the first.
@@ -414,7 +414,7 @@ TEST_F(StagedTest, NothingButXCrossesFromRangeToRange) {
   // down adds to x by itself, for which the library is better.
   EXPECT_THAT(second,
               ElementsAre("waits 2", "norm -active", "qkv library",
-                          "attention planned fresh behind", "o halves > 2", "norm +2 stay",
+                          "attention planned fused behind", "o halves > 2", "norm +2 stay",
                           "gate_up pairs > -qkv -attended -parts", "down library", "consumed 2"));
 }
 

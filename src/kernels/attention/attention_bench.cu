@@ -140,7 +140,7 @@ void enqueue_layer(const Setup& s, std::int64_t layer, cudaStream_t stream) {
   PrepareCuda prepared = s.prepare;
   prepared.kv = p.kv;
   if (fuses_prepare(p.heads, p.decode)) {
-    p.fresh = &prepared;
+    p.fused_prepare = &prepared;
   } else if (p.decode > 0) {
     must(prepare(prepared, stream));
   }

@@ -40,7 +40,7 @@ struct PrepareCuda {
   const void* q_norm = nullptr;       // bf16 [size], or null: not normalised
   const void* k_norm = nullptr;
   float epsilon = 1e-6f;
-  float norm_offset = 0;  // norms multiply by norm_offset + weight; 0 in ParamsCuda::fresh
+  float norm_offset = 0;  // norms multiply by norm_offset + weight; 0 in ParamsCuda::fused_prepare
 };
 
 Status prepare(const PrepareCuda& params, CudaStream stream);
@@ -63,16 +63,17 @@ struct ParamsCuda {
   std::int64_t q_stride = 0;
   void* out = nullptr;        // bf16 [tokens][query heads][size], contiguous; 0 for unused places
   void* workspace = nullptr;  // workspace_bytes; need not be cleared
-  // The int32 tables, the KV of decode sequences but for their query tokens and, with `fresh`, its
-  // RoPE table were complete before the previous kernel of the stream began (written before the
-  // step): they are read while that still runs.
+  // The int32 tables, the KV of decode sequences but for their query tokens and, with
+  // `fused_prepare`, its RoPE table were complete before the previous kernel of the stream began
+  // (written before the step): they are read while that still runs.
   bool tables_early = false;
   // plan() has been enqueued since the tables were written, by parameters that differ at most in
   // the layer; with tables_early, it is among what was complete. Else run() plans.
   bool planned = false;
   // Not null: decode rows have not been through prepare(); the decode kernel does that for them on
-  // its way, by `fresh`, whose qkv is q. Only the split kernel and the one for few sequences can.
-  const PrepareCuda* fresh = nullptr;
+  // its way, by `fused_prepare`, whose qkv is q. Only the split kernel and the one for
+  // small batches can.
+  const PrepareCuda* fused_prepare = nullptr;
   // Of steps that only decode: the kernel in front is a library's (cuda_launch.cuh).
   bool behind_library = false;
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
@@ -108,14 +109,14 @@ Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t t
 // workspace. What depends on a layer, and q and out, is not looked at.
 Status plan(const ParamsCuda& params, CudaStream stream);
 
-// KV of all tokens, the query tokens' own included, has been written (but for `fresh`).
+// KV of all tokens, the query tokens' own included, has been written (but for `fused_prepare`).
 Status run(const ParamsCuda& params, CudaStream stream);
 
 // Which kernel serves, with a soft cap of scores or without; pure. kBest is resolved, what the
 // build or shape does not allow is refused.
 bool has_flashinfer();
-// Whether the decode kernel is to prepare decoding rows itself (ParamsCuda::fresh): it can for the
-// heads that the split kernel serves.
+// Whether the decode kernel is to prepare decoding rows itself (ParamsCuda::fused_prepare): it can
+// for the heads that the split kernel serves.
 bool fuses_prepare(const Heads& heads, std::int64_t decode, bool capped = false);
 Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted);
 Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted, bool capped = false);

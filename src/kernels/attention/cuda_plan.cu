@@ -182,7 +182,7 @@ Result<SplitArgs> split_args(const ParamsCuda& p) {
   a.window = device_window(p);
   cut(p.heads, sms, a);
   a.tables_early = p.tables_early && p.planned;
-  a.fresh = fresh_args(p);
+  a.prepare = fused_prepare_args(p);
   a.scale_log2 = scale_log2_of(p);
   char* memory = static_cast<char*>(p.workspace);
   a.state = reinterpret_cast<float2*>(memory);

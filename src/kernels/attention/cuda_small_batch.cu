@@ -77,7 +77,7 @@ struct SmallBatchRows {
 
   // How many of a tile's tokens have been written.
   __device__ int written(int tile) const {
-    return range.length - (a.fresh.table != nullptr ? 1 : 0) - tile * kTile;
+    return range.length - (a.prepare.table != nullptr ? 1 : 0) - tile * kTile;
   }
   __device__ void look_up(int round) {
     const int tile = range.begin + round * Place::kTiles + warp + lane / kTile * kSmallBatchWarps;
@@ -97,14 +97,14 @@ struct SmallBatchRows {
     uint32_t target = memory + (part == 0 ? Place::kKeys : Place::kValues);
     target += static_cast<uint32_t>(warp * Place::kTileBytes);
 #pragma unroll 1
-    for (int turn = 0; turn < 2; ++turn) {
-      const int index = warp + turn * kSmallBatchWarps;
+    for (int half = 0; half < 2; ++half) {
+      const int index = warp + half * kSmallBatchWarps;
       if (index >= tiles) break;
       const int count = written(first + index);
 #pragma unroll 4
       for (int i = 0; i < kTile / kRowsAtOnce; ++i) {
         const int row = i * kRowsAtOnce + lane / kChunks;
-        const int64_t at = __shfl_sync(kAll, offset, turn * kTile + row);
+        const int64_t at = __shfl_sync(kAll, offset, half * kTile + row);
         ptx::copy_async(target + place<kSize>(row, lane % kChunks), source + at, row < count, once);
       }
       target += kSmallBatchWarps * Place::kTileBytes;
@@ -117,11 +117,11 @@ struct SmallBatchRows {
 template <int kSize, int kEights>
 struct SmallBatchOwn {
   using Place = SmallBatchPlace<kSize, kEights>;
-  using Head = FreshHead<kSize>;
+  using Head = PreparedHead<kSize>;
   using Pack = typename Head::Pack;
-  static constexpr int kTurns = kEights + 1;  // rows of a warp at most
+  static constexpr int kRowsMax = kEights + 1;  // rows of a warp at most
 
-  HeadTurn<kSize> turn;
+  RopeAngles<kSize> angles;
   Head q_gains, k_gains;
   char* in_frame;  // K of the token
 
@@ -129,10 +129,10 @@ struct SmallBatchOwn {
   __device__ void load_early(const SmallBatchArgs& a, const SmallBatchRange& range,
                              const int32_t* frames, int sequence, int kv_head, int lane) {
     in_frame = nullptr;
-    if (a.fresh.table == nullptr) return;
-    turn.load(a.fresh.table + static_cast<int64_t>(sequence) * kSize, lane);
-    if (a.fresh.q_norm != nullptr) q_gains.load_gains(a.fresh.q_norm, lane);
-    if (a.fresh.k_norm != nullptr) k_gains.load_gains(a.fresh.k_norm, lane);
+    if (a.prepare.table == nullptr) return;
+    angles.load(a.prepare.table + static_cast<int64_t>(sequence) * kSize, lane);
+    if (a.prepare.q_norm != nullptr) q_gains.load_gains(a.prepare.q_norm, lane);
+    if (a.prepare.k_norm != nullptr) k_gains.load_gains(a.prepare.k_norm, lane);
     if (!range.owns) return;
     const int token = range.length - 1, block = block_of(a, token);
     in_frame = a.keys + frames[block] * a.frame_bytes +
@@ -142,11 +142,11 @@ struct SmallBatchOwn {
   // All threads of the CTA; a barrier must follow.
   __device__ void place_rows(const SmallBatchArgs& a, char* shared, int sequence, int kv_head,
                              int warp, int lane) const {
-    const bool fresh = a.fresh.table != nullptr;
+    const bool fused_prepare = a.prepare.table != nullptr;
     const int rows = a.group + (in_frame != nullptr ? 2 : 0);
-    Head head[kTurns] = {};
+    Head head[kRowsMax] = {};
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
+    for (int i = 0; i < kRowsMax; ++i) {
       const int row = warp + i * kSmallBatchWarps, part = row - a.group;
       const int number =
           part < 0 ? kv_head * a.group + row : a.kv_heads * (a.group + part) + kv_head;
@@ -161,15 +161,15 @@ struct SmallBatchOwn {
       const int part = row - a.group;  // 0: k, 1: v
       Head mine = head[0];
 #pragma unroll
-      for (int i = 0; i + 1 < kTurns; ++i) head[i] = head[i + 1];
-      if (fresh && part < 1) {
+      for (int i = 0; i + 1 < kRowsMax; ++i) head[i] = head[i + 1];
+      if (fused_prepare && part < 1) {
         Head gains = q_gains;  // by value: a choice of two places would put both into memory
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           if (part == 0) gains.half[half] = k_gains.half[half];
         }
-        const bool norm = part == 0 ? a.fresh.k_norm != nullptr : a.fresh.q_norm != nullptr;
-        mine.prepare(norm, gains, a.fresh.epsilon, turn);
+        const bool norm = part == 0 ? a.prepare.k_norm != nullptr : a.prepare.q_norm != nullptr;
+        mine.prepare(norm, gains, a.prepare.epsilon, angles);
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -557,8 +557,8 @@ SmallBatchArgs small_batch_args(const ParamsCuda& p) {
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
   a.of_block = 0xFFFFFFFFu / static_cast<unsigned>(a.block_tokens);
-  a.early = p.tables_early && p.fresh != nullptr;
-  a.fresh = fresh_args(p);
+  a.early = p.tables_early && p.fused_prepare != nullptr;
+  a.prepare = fused_prepare_args(p);
   a.scale_log2 = scale_log2_of(p);
   return a;
 }

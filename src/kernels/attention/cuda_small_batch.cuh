@@ -13,9 +13,9 @@ constexpr int kSmallBatchSharedAlone = 116 * 1024;
 
 struct SmallBatchArgs : DecodeArgs {
   int kv_heads, group, block_tokens;
-  unsigned of_block;  // (2^32 - 1) / block_tokens (block_of)
-  bool early;         // all but q's rows may be read before the kernel in front has ended
-  FreshArgs fresh;    // as SplitArgs has them
+  unsigned of_block;         // (2^32 - 1) / block_tokens (block_of)
+  bool early;                // all but q's rows may be read before the kernel in front has ended
+  FusedPrepareArgs prepare;  // as SplitArgs has them
   float scale_log2;
 };
 

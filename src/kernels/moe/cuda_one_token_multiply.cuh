@@ -142,7 +142,7 @@ struct OneTokenWorker {
     ulonglong2 two[2 * kOneTokenVectors];  // words of this lane's columns
   };
 
-  CAUSEWAY_DEVICE bool fresh(const ulonglong2& two) const {
+  CAUSEWAY_DEVICE bool is_of_launch(const ulonglong2& two) const {
     return tag_of(two.x) == tag && tag_of(two.y) == tag;
   }
   // Loads what is not there yet.
@@ -152,7 +152,7 @@ struct OneTokenWorker {
 #pragma unroll
     for (int i = 0; i < 2 * kOneTokenVectors; ++i) {
       const int vector = min(lane + i / 2 * 32, vectors - 1);
-      if (!fresh(active.two[i])) {
+      if (!is_of_launch(active.two[i])) {
         active.two[i] = ptx::load_relaxed_longs(words + vector * 4 + i % 2 * 2);
       }
     }
@@ -160,7 +160,7 @@ struct OneTokenWorker {
   CAUSEWAY_DEVICE bool complete(const Active& active) const {
     bool all = true;
 #pragma unroll
-    for (int i = 0; i < 2 * kOneTokenVectors; ++i) all &= fresh(active.two[i]);
+    for (int i = 0; i < 2 * kOneTokenVectors; ++i) all &= is_of_launch(active.two[i]);
     return __all_sync(0xFFFFFFFFu, all);
   }
 

@@ -26,16 +26,16 @@ __device__ __forceinline__ float norm_factor(float squares, int size, float epsi
 }
 
 // What a row needs to be prepared.
-struct FreshArgs {
+struct FusedPrepareArgs {
   const float* table;           // [rows][size]: cosines, sines; null: rows have been prepared
   const __nv_bfloat16* q_norm;  // [size] or null
   const __nv_bfloat16* k_norm;
   float epsilon;
 };
 
-// Cosines and sines of a token for the elements that a lane holds of a FreshHead.
+// Cosines and sines of a token for the elements that a lane holds of a PreparedHead.
 template <int kSize>
-struct HeadTurn {
+struct RopeAngles {
   static constexpr int kPairs = kSize / 64;
   float cosine[kPairs], sine[kPairs];
 
@@ -52,7 +52,7 @@ struct HeadTurn {
 // One head of one token, in a warp's registers: of each half of a head, lane l holds kPairs
 // elements from l × kPairs on. Gains of a norm are held in the same way.
 template <int kSize>
-struct FreshHead {
+struct PreparedHead {
   static constexpr int kPairs = kSize / 64;
   struct alignas(2 * kPairs) Pack {
     __nv_bfloat16 x[kPairs];
@@ -67,8 +67,8 @@ struct FreshHead {
   }
 
   // All lanes.
-  __device__ __forceinline__ void prepare(bool norm, const FreshHead& gains, float epsilon,
-                                          const HeadTurn<kSize>& turn) {
+  __device__ __forceinline__ void prepare(bool norm, const PreparedHead& gains, float epsilon,
+                                          const RopeAngles<kSize>& angles) {
     float low[kPairs], high[kPairs], squares = 0;
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
@@ -84,7 +84,7 @@ struct FreshHead {
         low[i] *= factor * __bfloat162float(gains.half[0].x[i]);
         high[i] *= factor * __bfloat162float(gains.half[1].x[i]);
       }
-      rotate(low[i], high[i], turn.cosine[i], turn.sine[i]);
+      rotate(low[i], high[i], angles.cosine[i], angles.sine[i]);
       half[0].x[i] = __float2bfloat16_rn(low[i]);
       half[1].x[i] = __float2bfloat16_rn(high[i]);
     }
@@ -127,7 +127,7 @@ __device__ __forceinline__ void read_operand(uint32_t (&q)[kSize / 16][2], uint3
 // row, a piece of each half a lane. In shared memory it is a loop over rows; in the registers of
 // a tensor-core operand every element would be an instruction of its own.
 template <int kSize>
-struct FreshRows {
+struct PreparedRows {
   static constexpr int kTeam = kSize / 16;
   static constexpr int kAtOnce = 32 / kTeam;
 
@@ -142,9 +142,9 @@ struct FreshRows {
     }
   };
 
-  // All lanes: rows [first, first + count). `turn`: the token's row of the table.
+  // All lanes: rows [first, first + count). `angles`: the token's row of the table.
   static __device__ __forceinline__ void prepare(char* rows, int first, int count,
-                                                 const float* turn, bool norm, const Gains& gains,
+                                                 const float* angles, bool norm, const Gains& gains,
                                                  float epsilon, int lane) {
     const int chunk = lane % kTeam;
 #pragma unroll 1
@@ -159,7 +159,7 @@ struct FreshRows {
       if (norm) scale(low, high, gains, epsilon);
 #pragma unroll
       for (int i = 0; i < 8; i += 4) {
-        const auto* four = reinterpret_cast<const float4*>(turn + chunk * 8 + i);
+        const auto* four = reinterpret_cast<const float4*>(angles + chunk * 8 + i);
         const float4 cosine = four[0], sine = four[kSize / 2 / 4];
         rotate(low[i], high[i], cosine.x, sine.x);
         rotate(low[i + 1], high[i + 1], cosine.y, sine.y);
