@@ -98,9 +98,9 @@ class ChunkController {
   };
 
   std::size_t class_of(Tokens tokens) const;
-  bool is_fresh(const Class& one) const;
+  bool is_recent(const Class& one) const;
   // The class nearest to this one that was measured lately; nullptr: none was.
-  const Class* nearest_fresh(std::size_t index) const;
+  const Class* nearest_recent(std::size_t index) const;
 
   ChunkOptions options_;
   StepCost cost_;

@@ -269,7 +269,7 @@ void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
   slot.facts.running_since = now_;
   slot.facts.computed = need.computed;
   slot.frames = queue.frames_for(need.computed);
-  slot.fresh = true;
+  slot.just_admitted = true;
   available_ -= need.at_once;
   state_.enter_running(index);
   state_.update_promise(queue, slot);
@@ -310,7 +310,7 @@ bool RotationPlan::may_go(const ModelQueue& queue, const Slot& slot) const {
   if (queue.streamed && queue.in_flight > 0) return false;
   // Two steps compute a sequence only while a streamed model's is decided beside them. What the
   // second writes is not known to the cache before the first has ended.
-  if (slot.fresh || slot.voided || slot.in_flight > 1) return false;
+  if (slot.just_admitted || slot.voided || slot.in_flight > 1) return false;
   // Its last token is in flight: it ends by itself.
   if (slot.owed == 0) return false;
   return inputs_.view == nullptr || inputs_.view->may_leave(slot.facts.request);
@@ -435,7 +435,7 @@ bool RotationPlan::recompute() {
 }
 
 void RotationPlan::gone(SlotIndex index, std::int64_t frames) {
-  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].fresh, "who has just come in stays");
+  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].just_admitted, "who has just come in stays");
   state_.leave_running(index);
   least_ = kUnknown;
   coming_ += frames;
@@ -446,7 +446,7 @@ std::int64_t RotationPlan::give_frames(const ModelQueue& queue, Slot& slot, std:
   const std::int64_t computed = slot.facts.computed.count;
   const std::int64_t fitting = (slot.frames + available_) * queue.tokens_per_block - computed;
   if (fitting < 1) {
-    CAUSEWAY_CHECK(!slot.fresh, "who came in finds no frame");
+    CAUSEWAY_CHECK(!slot.just_admitted, "who came in finds no frame");
     stalled_ = true;
     return 0;
   }
@@ -518,10 +518,10 @@ void RotationPlan::finish() {
     state_.enter_outside(index);
   }
   for (const Admission& one : decision_.admitted) {
-    state_.table[static_cast<SlotIndex>(one.sequence.value)].fresh = false;
+    state_.table[static_cast<SlotIndex>(one.sequence.value)].just_admitted = false;
   }
   for (const Rotation& one : decision_.rotated_in) {
-    state_.table[static_cast<SlotIndex>(one.sequence.value)].fresh = false;
+    state_.table[static_cast<SlotIndex>(one.sequence.value)].just_admitted = false;
   }
   if (!runs) return;
   state_.paid = false;

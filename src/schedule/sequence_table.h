@@ -29,7 +29,7 @@ struct alignas(64) Slot {
   std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
   bool live : 1 = false;
   // Of rotation. Came in with the decision that is being made.
-  bool fresh : 1 = false;
+  bool just_admitted : 1 = false;
   // Outside, but a step or a copy of it is under way: cannot come in yet.
   bool settling : 1 = false;
   // Lost: what steps in flight compute of it does not count.
