@@ -30,7 +30,7 @@ namespace {
 constexpr std::int64_t kLayersAhead = 8;
 constexpr std::int64_t kShapesMax = 65'536;  // that are remembered
 
-constexpr std::int64_t kGraphPlacesMax = 256;  // a graph takes memory: larger steps come seldom
+constexpr std::int64_t kGraphSlotsMax = 256;  // a graph takes memory: larger steps come seldom
 
 Status check_served(const ModelConfig& c, DType dtype) {
   if (dtype != DType::kBF16) {
@@ -102,12 +102,12 @@ class CudaForward::State {
     step_ = {shape, kv, weights, stream};
     // All sample in a padded step; a step of single tokens that is not padded comes once.
     const bool again =
-        shape.decode_only() && shape.sampled == shape.places && shape.places <= kGraphPlacesMax;
+        shape.decode_only() && shape.sampled == shape.slots && shape.slots <= kGraphSlotsMax;
     if (!options_.graphs || !again || !settled()) return enqueue();
     if (kv.base != captured_kv_) graphs_.drop();
     captured_kv_ = kv.base;
     // The embedding stays where it is until its group has come.
-    return graphs_.run((shape.places * 4 + kind_of(shape)) * 2 + (embeds_at_home() ? 1 : 0),
+    return graphs_.run((shape.slots * 4 + kind_of(shape)) * 2 + (embeds_at_home() ? 1 : 0),
                        [this] { return enqueue(); }, stream);
   }
 
@@ -135,14 +135,13 @@ class CudaForward::State {
 
   Status check_limits(const StepShape& shape) const {
     const CudaStepLimits& limits = workspace_.limits();
-    if (shape.rows <= limits.rows && shape.places <= limits.places &&
-        shape.sampled <= limits.places) {
+    if (shape.rows <= limits.rows && shape.slots <= limits.slots && shape.sampled <= limits.slots) {
       return {};
     }
     return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
-                            std::to_string(shape.places) + " sequences with " +
+                            std::to_string(shape.slots) + " sequences with " +
                             std::to_string(shape.sampled) + " logits exceeds the workspace's " +
-                            std::to_string(limits.rows) + " of " + std::to_string(limits.places));
+                            std::to_string(limits.rows) + " of " + std::to_string(limits.slots));
   }
 
   bool moves_experts() const { return experts_ && experts_->moves(); }
@@ -196,10 +195,10 @@ class CudaForward::State {
     return {};
   }
 
-  Status make_program(const StepPlaces& places) {
+  Status make_program(const StepWeightPlan& weight_plan) {
     settled_program_.reset();
     if (multiplies_at_home() && !home_gemm_) CAUSEWAY_TRY(prepare_home());
-    CAUSEWAY_ASSIGN(program_, make_step_program(config_, step_.shape, facts(), places));
+    CAUSEWAY_ASSIGN(program_, make_step_program(config_, step_.shape, facts(), weight_plan));
     return {};
   }
 

@@ -273,7 +273,7 @@ class Loop {
             .heads = heads(),
             .first = first,
             .tokens = shape_.rows,
-            .sequences = shape_.places,
+            .sequences = shape_.slots,
             .position = tables_ + at_.position,
             .sequence = tables_ + at_.sequence,
             .frames = tables_ + at_.frames,
@@ -291,7 +291,7 @@ class Loop {
       const step::Attention& i, const kernels::attention::PrepareCuda* fused_prepare) const {
     return {.kv = paged(i.layer),
             .heads = heads(),
-            .sequences = shape_.places,
+            .sequences = shape_.slots,
             .decode = shape_.decode,
             .tokens = shape_.rows,
             .frames = tables_ + at_.frames,

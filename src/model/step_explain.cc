@@ -138,7 +138,7 @@ struct LineOf {
                                       : "unplanned";
     if (i.prompts) way += way.empty() ? "prompts" : ", prompts";
     Line line{"attention", std::move(way),
-              fmt::format("{} sequences, {} decode", shape.places, shape.decode)};
+              fmt::format("{} sequences, {} decode", shape.slots, shape.decode)};
     note_if(i.fused_prepare, "prepares decoding rows", line);
     note_if(i.behind_library, "behind a library's kernel", line);
     if (i.windowed) line.notes.push_back(fmt::format("window of {}", c.sliding_window));

@@ -25,14 +25,14 @@ CudaShare other(CudaShare share) {
 class Maker {
  public:
   Maker(const ModelConfig& config, const StepShape& shape, const StepFacts& facts,
-        const StepPlaces& places)
-      : c_(config), shape_(shape), facts_(facts), places_(places) {}
+        const StepWeightPlan& weight_plan)
+      : c_(config), shape_(shape), facts_(facts), weight_plan_(weight_plan) {}
 
   Result<StepProgram> make() {
     made_.shape = shape_;
     made_.instructions.reserve(static_cast<std::size_t>(8 * c_.layers + 16));
     const StepRange all{.first = 0, .end = c_.layers, .front = true, .head = true};
-    const auto ranges = places_.ranges.empty() ? std::span(&all, 1) : places_.ranges;
+    const auto ranges = weight_plan_.ranges.empty() ? std::span(&all, 1) : weight_plan_.ranges;
     for (const StepRange& range : ranges) {
       CAUSEWAY_TRY(add_range(range));
       made_.range_ends.push_back(made_.instructions.size());
@@ -53,7 +53,8 @@ class Maker {
   void add(StepInstruction instruction) { made_.instructions.push_back(std::move(instruction)); }
 
   const weights::WeightView* view_of(int group) const {
-    return places_.where.empty() ? nullptr : &places_.where[static_cast<std::size_t>(group)];
+    return weight_plan_.where.empty() ? nullptr
+                                      : &weight_plan_.where[static_cast<std::size_t>(group)];
   }
 
   void await(int group, bool on_host) {
@@ -75,7 +76,7 @@ class Maker {
   Status add_range(const StepRange& range) {
     if (range.front) add_front();
     for (std::int64_t i = range.first; i < range.end; ++i) {
-      if (i >= places_.layers_ahead) await(layer_group(i - places_.layers_ahead), true);
+      if (i >= weight_plan_.layers_ahead) await(layer_group(i - weight_plan_.layers_ahead), true);
       CAUSEWAY_TRY(add_layer(i, i + 1 == range.end && !range.head));
     }
     if (!range.head) return {};
@@ -299,7 +300,7 @@ class Maker {
     add(step::Attention{
         .layer = layer,
         .decode = shape_.decode > 0,
-        .prompts = shape_.decode < shape_.places,
+        .prompts = shape_.decode < shape_.slots,
         .cluster = cluster(),
         .planned = has_plan(),
         .fused_prepare = fused_prepare,
@@ -360,7 +361,7 @@ class Maker {
   Status add_head() {
     for (const int group : {head_group(c_), kEmbeddingGroup}) {
       if (group == kEmbeddingGroup && !c_.tied_embeddings) continue;
-      if (places_.layers_ahead == 0) await(group, true);
+      if (weight_plan_.layers_ahead == 0) await(group, true);
       await(group, false);
     }
     add_norm({.weight = StepWeight::kNorm, .rows = shape_.sampled, .sampled = true}, nullptr);
@@ -383,7 +384,7 @@ class Maker {
   const ModelConfig& c_;
   const StepShape& shape_;
   const StepFacts& facts_;
-  const StepPlaces& places_;
+  const StepWeightPlan& weight_plan_;
   struct Chosen {
     StepWeight weight;
     unsigned state;
@@ -407,8 +408,8 @@ std::span<const StepInstruction> StepProgram::range(std::size_t index) const {
 }
 
 Result<StepProgram> make_step_program(const ModelConfig& config, const StepShape& shape,
-                                      const StepFacts& facts, const StepPlaces& places) {
-  return Maker(config, shape, facts, places).make();
+                                      const StepFacts& facts, const StepWeightPlan& weight_plan) {
+  return Maker(config, shape, facts, weight_plan).make();
 }
 
 }  // namespace causeway::model

@@ -186,7 +186,7 @@ struct StepFacts {
   const kernels::home_gemm::Profile* home_profile = nullptr;
 };
 
-struct StepPlaces {
+struct StepWeightPlan {
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
   weights::StepWeights where = {};  // empty: all is cached
@@ -209,7 +209,7 @@ struct StepProgram {
 // of gemm::choose() and, of groups at home, home_gemm::choose(). A layer of experts at home is a
 // CHECK failure: they are cached one by one instead.
 Result<StepProgram> make_step_program(const ModelConfig& config, const StepShape& shape,
-                                      const StepFacts& facts, const StepPlaces& places);
+                                      const StepFacts& facts, const StepWeightPlan& weight_plan);
 
 // Which buffers an instruction reads and writes; the contents of `ended` are undefined behind it.
 struct StepUse {

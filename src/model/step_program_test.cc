@@ -57,10 +57,10 @@ ModelConfig qwen3_30b_a3b() {
 }
 
 StepShape decode(std::int64_t rows) {
-  return {.rows = rows, .places = rows, .decode = rows, .sampled = rows, .small_batch = rows == 1};
+  return {.rows = rows, .slots = rows, .decode = rows, .sampled = rows, .small_batch = rows == 1};
 }
 StepShape prompt(std::int64_t rows) {
-  return {.rows = rows, .places = 1, .decode = 0, .sampled = 1};
+  return {.rows = rows, .slots = 1, .decode = 0, .sampled = 1};
 }
 
 std::string way_of(const CudaPlan& plan) {
@@ -136,9 +136,10 @@ struct Short {
 };
 
 std::vector<std::string> sequence(const ModelConfig& config, const StepShape& shape,
-                                  const StepPlaces& places = {}) {
+                                  const StepWeightPlan& weight_plan = {}) {
   const StepFacts facts{.small_batch_cluster = 8, .experts_front = config.moe && shape.rows <= 8};
-  const StepProgram program = must(make_step_program(config, shape, facts, places), "a program");
+  const StepProgram program =
+      must(make_step_program(config, shape, facts, weight_plan), "a program");
   std::vector<std::string> made;
   for (const StepInstruction& i : program.instructions) made.push_back(std::visit(Short{}, i));
   return made;
@@ -246,7 +247,7 @@ TEST(StepProgram, LlamaReadsAPrompt) {
 // Beside a chunk: its rows are prepared by a launch of their own. Of down's parts the norm behind
 // drops what it adds: the library's gate and up cannot.
 TEST(StepProgram, LlamaDecodesBesideAChunk) {
-  const StepShape mixed{.rows = 200, .places = 41, .decode = 40, .sampled = 40};
+  const StepShape mixed{.rows = 200, .slots = 41, .decode = 40, .sampled = 40};
   EXPECT_THAT(sequence(llama_8b(), mixed),
               ElementsAre("plan", "rope", "embed",                                         //
                           "norm", "qkv library", "prepare 40", "attention planned fused",  //
@@ -260,7 +261,7 @@ TEST(StepProgram, LlamaDecodesBesideAChunk) {
 
 // Without logits there is no head, and no norm that would add the last parts.
 TEST(StepProgram, AChunkThatSamplesNothingHasNoHead) {
-  const StepShape chunk{.rows = 200, .places = 1, .decode = 0, .sampled = 0};
+  const StepShape chunk{.rows = 200, .slots = 1, .decode = 0, .sampled = 0};
   const auto made = sequence(llama_8b(), chunk);
   EXPECT_EQ(made.back(), "down library 2");
 }

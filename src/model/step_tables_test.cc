@@ -47,7 +47,7 @@ Batch make_batch(const std::vector<Part>& parts) {
 
 struct Tables {
   Tables(const Batch& batch, const StepShape& of) : shape(of), at(offsets_of(of)) {
-    data.assign(static_cast<std::size_t>(table_elements_max(of.rows, of.places, 1000)), -7);
+    data.assign(static_cast<std::size_t>(table_elements_max(of.rows, of.slots, 1000)), -7);
     count = write_tables(batch, of, data);
   }
   std::vector<std::int32_t> table(std::int64_t begin, std::int64_t size) const {
@@ -65,7 +65,7 @@ TEST(StepTables, DecodeIsPaddedToItsBucket) {
   const Batch batch = make_batch({{1, 5, 2}, {1, 9, 3}, {1, 0, 1, false}});
   const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
   EXPECT_EQ(shape,
-            (StepShape{.rows = 4, .places = 4, .decode = 4, .sampled = 4, .small_batch = true}));
+            (StepShape{.rows = 4, .slots = 4, .decode = 4, .sampled = 4, .small_batch = true}));
   const Tables tables(batch, shape);
   EXPECT_THAT(tables.table(tables.at.token, 4), ElementsAre(100, 101, 102, 0));
   EXPECT_THAT(tables.table(tables.at.position, 4), ElementsAre(5, 9, 0, -1));
@@ -79,10 +79,10 @@ TEST(StepTables, DecodeIsPaddedToItsBucket) {
 }
 
 TEST(StepTables, EveryCountOfAStepHasABucket) {
-  for (const std::int64_t places : {1, 3, 31, 100, 255, 256}) {
-    const auto buckets = decode_buckets(places);
-    EXPECT_TRUE(std::is_sorted(buckets.begin(), buckets.end())) << places;
-    EXPECT_EQ(buckets.back(), places);
+  for (const std::int64_t slots : {1, 3, 31, 100, 255, 256}) {
+    const auto buckets = decode_buckets(slots);
+    EXPECT_TRUE(std::is_sorted(buckets.begin(), buckets.end())) << slots;
+    EXPECT_EQ(buckets.back(), slots);
   }
   EXPECT_EQ(decode_buckets(100), (std::vector<std::int64_t>{1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40,
                                                             48, 56, 64, 80, 96, 100}));
@@ -93,7 +93,7 @@ TEST(StepTables, SingleTokensComeFirstAndLogitsInTheBatchsOrder) {
   const Batch batch = make_batch({{3, 4, 2}, {1, 7, 1}, {2, 0, 1, false}, {1, 2, 1}});
   const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
   EXPECT_EQ(shape,
-            (StepShape{.rows = 7, .places = 4, .decode = 2, .sampled = 3, .small_batch = true}));
+            (StepShape{.rows = 7, .slots = 4, .decode = 2, .sampled = 3, .small_batch = true}));
   EXPECT_FALSE(shape.decode_only());
   const Tables tables(batch, shape);
   EXPECT_THAT(tables.table(tables.at.token, 7), ElementsAre(103, 106, 100, 101, 102, 104, 105));
@@ -121,7 +121,7 @@ TEST(StepTables, ScoredRowsHaveLogitsBeforeTheLast) {
 
 TEST(StepTables, BeyondTheLargestBucketTheShapeIsExact) {
   const Batch batch = make_batch(std::vector<Part>(9, Part{}));
-  EXPECT_EQ(shape_of(batch, kBuckets, kNoWindow).places, 9);
+  EXPECT_EQ(shape_of(batch, kBuckets, kNoWindow).slots, 9);
   EXPECT_EQ(shape_of(batch, {}, kNoWindow).rows, 9);
 }
 

@@ -82,7 +82,7 @@ Status check_backlog(const ModelQueue& queue, const SequenceTable& table) {
 }  // namespace
 
 Status Scheduler::State::check_ranks(const ModelQueue& queue) const {
-  if (!queue.ranked_waiting.ordered(places) || !queue.ranked_rotary.ordered(places)) {
+  if (!queue.ranked_waiting.ordered(positions) || !queue.ranked_rotary.ordered(positions)) {
     return corrupt("scheduler: requests outside HBM are out of order");
   }
   Status status;

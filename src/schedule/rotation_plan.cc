@@ -45,9 +45,9 @@ RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
 // While somebody outside finds no room and may displace, what is exchanged in two steps is kept.
 void RotationPlan::keep_for_others() {
   if (!state_.rotation_traits.displaces || !inputs_.budget.rotates()) return;
-  const bool places = state_.running_total + state_.waiting_total + state_.rotary_total >
-                      state_.options.running_max;
-  if (!places && state_.outside_frames_total <= spare()) return;
+  const bool some_wait = state_.running_total + state_.waiting_total + state_.rotary_total >
+                         state_.options.running_max;
+  if (!some_wait && state_.outside_frames_total <= spare()) return;
   const Ranked* first = nullptr;
   for (const ModelQueue& queue : state_.queues) {
     const Ranked* leader = leader_of(queue, now_);
@@ -107,7 +107,7 @@ RotationPlan::Claims RotationPlan::claims_before(const Ranked& member) const {
     const Slot& slot = state_.table[leader->index];
     const ModelQueue& other = state_.queues[static_cast<std::size_t>(slot.model)];
     claims.frames += other.frames_for(slot.facts.known);
-    claims.places += 1;
+    claims.running += 1;
   }
   return claims;
 }
@@ -124,7 +124,7 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
   const Claims claims = claims_before(member);
   const bool may_displace = displaces(slot);
   // Before its prefix is looked up, which takes a while.
-  if (!may_displace && state_.running_total + claims.places >= state_.options.running_max) {
+  if (!may_displace && state_.running_total + claims.running >= state_.options.running_max) {
     return Entry::kStopped;
   }
   const std::int64_t allowance =
@@ -156,7 +156,7 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
   }
   if (need.brings && brought_) return Entry::kStopped;
   if (state_.rotation_traits.predicts_peak && !peak_fits(index)) return Entry::kStopped;
-  if (!has_place(index, claims.places, may_displace)) return Entry::kStopped;
+  if (!has_place(index, claims.running, may_displace)) return Entry::kStopped;
   if (may_displace && need.frames > room) for_whom_ = index;
   enter(queue, index, need);
   return Entry::kIn;

@@ -34,7 +34,7 @@ class RotationPlan {
 
   struct Claims {  // of more urgent ones: that wait for other models, or for prompt tokens
     std::int64_t frames = 0;
-    std::int64_t places = 0;
+    std::int64_t running = 0;
   };
 
   void keep_for_others();

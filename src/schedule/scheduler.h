@@ -15,8 +15,8 @@
 //   SuperInfer's idle requests with β_B = 0). So a model with n competitors waits n steps at most.
 // - Every running sequence of that model gets a token's worth of the step's budget, the rest goes
 //   to prefill, most urgent first.
-// - A step has at most running_max rows of logits. Who runs has one of its own; of those of places
-//   that nobody has, half are for the chunks of sequences whose prompts are scored.
+// - A step has at most running_max rows of logits. Each running sequence has one. Half of
+//   the others are for the chunks of sequences whose prompts are scored.
 // - A sequence that lacks a frame displaces the least urgent running sequences, of any model, that
 //   are less urgent than itself; when those do not suffice it stalls. The most urgent running
 //   sequence therefore always progresses.

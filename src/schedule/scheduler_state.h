@@ -185,7 +185,7 @@ class Scheduler::State {
   // Of rotation.
   std::unique_ptr<RotationPolicy> rotation;  // null: everything is as without it
   RotationPolicy::Traits rotation_traits;
-  HeapPlaces places;
+  HeapPositions positions;
   LengthHistory lengths;  // of answers that have ended; for policies that predict the peak
   std::vector<SlotIndex> settling;
   struct Account {  // of copies one way, in frames

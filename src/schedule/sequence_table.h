@@ -64,10 +64,10 @@ class SequenceTable {
   void prefetch(SlotIndex index) const { __builtin_prefetch(&(*this)[index], 1); }
   // Where its WaitingHeap has it; -1: it is in none.
   std::int32_t& heap_place(SlotIndex index) {
-    return heap_places_[static_cast<std::size_t>(index)];
+    return heap_positions_[static_cast<std::size_t>(index)];
   }
   std::int32_t heap_place(SlotIndex index) const {
-    return heap_places_[static_cast<std::size_t>(index)];
+    return heap_positions_[static_cast<std::size_t>(index)];
   }
   SlotIndex size() const { return static_cast<SlotIndex>(slots_.size()); }
 
@@ -82,7 +82,7 @@ class SequenceTable {
 
  private:
   std::vector<Slot> slots_;
-  std::vector<std::int32_t> heap_places_;
+  std::vector<std::int32_t> heap_positions_;
   std::vector<SlotIndex> free_;
 };
 

@@ -93,9 +93,9 @@ std::vector<device::Copy> Bench::blocks(Direction direction) const {
 }
 
 device::Copy Bench::plain(Direction direction) const {
-  const LayeredPlaces places = stage_.plain(direction);
+  const LayeredBases bases = stage_.plain(direction);
   const bool in = direction == Direction::kIn;
-  return {in ? places.device : places.host, in ? places.host : places.device, stage_.half()};
+  return {in ? bases.device : bases.host, in ? bases.host : bases.device, stage_.half()};
 }
 
 Result<Nanos> Bench::time_native(const CopiesBothWays& copies, bool batches) {

@@ -51,7 +51,7 @@ enum class DecodeKernel { kBest, kReference, kSplit, kFlashInfer };
 struct ParamsCuda {
   PagedKv kv{};
   Heads heads{};
-  std::int64_t sequences = 0;  // places, used or not
+  std::int64_t sequences = 0;  // slots, used or not
   std::int64_t decode = 0;     // of these, how many have one query token
   std::int64_t tokens = 0;     // rows of q that may be used; ≥ query_begin[sequences]
   const std::int32_t* frames = nullptr;
@@ -61,7 +61,7 @@ struct ParamsCuda {
   float scale = 1;
   const void* q = nullptr;  // bf16, row stride q_stride elements
   std::int64_t q_stride = 0;
-  void* out = nullptr;        // bf16 [tokens][query heads][size], contiguous; 0 for unused places
+  void* out = nullptr;        // bf16 [tokens][query heads][size], contiguous; 0 for unused slots
   void* workspace = nullptr;  // workspace_bytes; need not be cleared
   // The int32 tables, the KV of decode sequences but for their query tokens and, with
   // `fused_prepare`, its RoPE table were complete before the previous kernel of the stream began

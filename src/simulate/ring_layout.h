@@ -10,17 +10,17 @@
 
 namespace causeway::simulate {
 
-class RingPlaces {
+class RingLayout {
  public:
-  RingPlaces(const weights::StreamPlan& plan, Bytes extent);
+  RingLayout(const weights::StreamPlan& plan, Bytes extent);
 
   // Extents of the range that hold the group's bytes: of the ring, or shared with a resident group.
   const std::vector<std::int64_t>& extents(int group) const {
-    return places_[static_cast<std::size_t>(group)].extents;
+    return groups_[static_cast<std::size_t>(group)].extents;
   }
   // The other groups that lie where this one does.
   const std::vector<int>& overwrites(int group) const {
-    return places_[static_cast<std::size_t>(group)].overwrites;
+    return groups_[static_cast<std::size_t>(group)].overwrites;
   }
 
  private:
@@ -28,17 +28,17 @@ class RingPlaces {
     Bytes first;
     Bytes end;
   };
-  struct Place {
+  struct Group {
     std::vector<Piece> pieces;
     std::vector<std::int64_t> extents;
     std::vector<int> overwrites;
   };
 
-  static Place place_of(const weights::StreamPlan& plan, const weights::StreamedGroup& group,
+  static Group group_of(const weights::StreamPlan& plan, const weights::StreamedGroup& group,
                         Bytes extent);
-  static bool overlap(const Place& one, const Place& other);
+  static bool overlap(const Group& one, const Group& other);
 
-  std::vector<Place> places_;  // by streamed group
+  std::vector<Group> groups_;  // by streamed group
 };
 
 }  // namespace causeway::simulate

@@ -1,4 +1,4 @@
-#include "simulate/ring_places.h"
+#include "simulate/ring_layout.h"
 
 #include <algorithm>
 
@@ -17,36 +17,36 @@ std::int64_t resolve(const weights::StreamPlan& plan, std::int64_t extent) {
 
 }  // namespace
 
-RingPlaces::RingPlaces(const weights::StreamPlan& plan, Bytes extent) {
+RingLayout::RingLayout(const weights::StreamPlan& plan, Bytes extent) {
   for (const weights::StreamedGroup& group : plan.groups) {
-    places_.push_back(place_of(plan, group, extent));
+    groups_.push_back(group_of(plan, group, extent));
   }
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    for (std::size_t other = 0; other < places_.size(); ++other) {
-      if (other != i && overlap(places_[i], places_[other])) {
-        places_[i].overwrites.push_back(static_cast<int>(other));
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (std::size_t other = 0; other < groups_.size(); ++other) {
+      if (other != i && overlap(groups_[i], groups_[other])) {
+        groups_[i].overwrites.push_back(static_cast<int>(other));
       }
     }
   }
 }
 
-RingPlaces::Place RingPlaces::place_of(const weights::StreamPlan& plan,
+RingLayout::Group RingLayout::group_of(const weights::StreamPlan& plan,
                                        const weights::StreamedGroup& group, Bytes extent) {
-  Place place;
+  Group found;
   const Bytes end = group.offset + group.bytes;
   for (Bytes at = group.offset; at < end;) {
     const std::int64_t shown = at / extent;
     const std::int64_t memory = resolve(plan, shown);
     const Bytes next = std::min(end, extent * (shown + 1));
     const Bytes shift = extent * (memory - shown);
-    place.pieces.push_back({at + shift, next + shift});
-    place.extents.push_back(memory);
+    found.pieces.push_back({at + shift, next + shift});
+    found.extents.push_back(memory);
     at = next;
   }
-  return place;
+  return found;
 }
 
-bool RingPlaces::overlap(const Place& one, const Place& other) {
+bool RingLayout::overlap(const Group& one, const Group& other) {
   return std::any_of(one.pieces.begin(), one.pieces.end(), [&](const Piece& a) {
     return std::any_of(other.pieces.begin(), other.pieces.end(),
                        [&](const Piece& b) { return a.first < b.end && b.first < a.end; });
