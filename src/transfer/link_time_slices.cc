@@ -1,4 +1,4 @@
-#include "transfer/link_turns.h"
+#include "transfer/link_time_slices.h"
 
 #include <algorithm>
 
@@ -7,9 +7,9 @@
 namespace causeway::transfer {
 namespace {
 
-// Later than this is a turn of somebody else. What links of our own take from each other behind a
-// switch or a socket comes to less, as do a chunk's launch, a relay's other half and most pauses of
-// a processor.
+// Later than this is a time slice of somebody else. What links of our own take from each other
+// behind a switch or a socket comes to less, as do a chunk's launch, a relay's other half and most
+// pauses of a processor.
 constexpr std::int64_t kLateMin = 3;  // times its own time
 constexpr Nanos kLateMinTime = micros(250);
 // Others are to be left half of what the link gives alone. Where links share a socket it gives less
@@ -19,32 +19,32 @@ constexpr double kTheirsMax = 0.7;
 
 }  // namespace
 
-void LinkTurns::ended(Bytes bytes, Nanos took, double alone) {
+void LinkTimeSlices::ended(Bytes bytes, Nanos took, double alone) {
   if (alone <= 0) theirs_ = Nanos(0);
   if (alone <= 0 || took <= Nanos(0) || bytes <= Bytes(0)) return;
   const auto size = static_cast<double>(bytes.count);
-  // A turn's first chunk also took its launch and a relay's other half, which say nothing of the
-  // link.
+  // A time slice's first chunk also took its launch and a relay's other half, which say nothing of
+  // the link.
   if (!first_ || recent_ == decltype(recent_){})
     recent_[next_++ % kRecent] = size / to_seconds(took);
   const double best = *std::max_element(recent_.begin(), recent_.end());
   chunk_ = nanos_from_seconds(size / std::min(alone, best));
   const double theirs = std::clamp(0.5 * alone / best, 0.5, kTheirsMax);
   ours_of_theirs_ = (1 - theirs) / theirs;
-  CAUSEWAY_DCHECK(ours_of_theirs_ > 0 && chunk_ >= Nanos(0), "a turn of less than no time");
+  CAUSEWAY_DCHECK(ours_of_theirs_ > 0 && chunk_ >= Nanos(0), "a time slice of less than no time");
   const Nanos late = took - chunk_;
   if (late > std::max(chunk_ * kLateMin, kLateMinTime)) {
     theirs_ = late;
     ours_ = chunk_;
   } else {
-    // Nobody took the turn that was left to them.
+    // Nobody took the time that was left to them.
     if (first_) theirs_ = Nanos(0);
     ours_ += chunk_;
   }
   first_ = false;
 }
 
-bool LinkTurns::may_pull(int outstanding) {
+bool LinkTimeSlices::may_pull(int outstanding) {
   if (theirs_ <= Nanos(0)) return true;
   if (outstanding == 0) {
     ours_ = Nanos(0);
@@ -52,7 +52,7 @@ bool LinkTurns::may_pull(int outstanding) {
     return true;
   }
   CAUSEWAY_DCHECK(outstanding > 0, "fewer chunks than none are outstanding");
-  const auto turn = nanos_from_seconds(ours_of_theirs_ * to_seconds(theirs_));
+  const auto slice = nanos_from_seconds(ours_of_theirs_ * to_seconds(theirs_));
   return ours_ + chunk_ * (outstanding + 1) <= turn;
 }
 

@@ -1,6 +1,6 @@
-// A link whose copy engine gives turns, as an H200's does: a stream keeps it until it runs dry or
-// its time slice is over.
-#include "transfer/link_turns.h"
+// A link whose copy engine gives time slices, as an H200's does: a stream keeps it until it runs
+// dry or its time slice is over.
+#include "transfer/link_time_slices.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Others {
 
 // How our side behaves.
 struct Ours {
-  bool turns = true;
+  bool gives_way = true;
   Nanos latency = micros(12);    // from a chunk's issue to its place on the link
   Nanos crossing = Nanos(0);     // from its end on the link to its end (a relay's other half)
   Nanos pause_every = Nanos(0);  // a processor that stops for a while, about that often; 0: never
@@ -67,7 +67,7 @@ class SharedLink {
       const Nanos issued = ended_.front().issued;
       ended_.pop_front();
       const Nanos from = std::max(issued, last_done_);
-      if (now_ > from) turns_.ended(kChunk, now_ - from, how_.alone);
+      if (now_ > from) slices_.ended(kChunk, now_ - from, how_.alone);
       last_done_ = now_;
       ours_ready_ = now_ + (++chunks_ % kTransfer == 0 ? micros(300) : kDriver);
     }
@@ -75,7 +75,7 @@ class SharedLink {
   void issue() {
     const auto outstanding = [&] { return static_cast<int>(ours_.size() + ended_.size()); };
     while (outstanding() < 2 && now_ >= ours_ready_ && now_ >= blocked_until_ &&
-           (!how_.turns || turns_.may_pull(outstanding()))) {
+           (!how_.gives_way || slices_.may_pull(outstanding()))) {
       const Nanos alone = nanos_from_seconds(static_cast<double>(kChunk.count) / kRate);
       ours_.push_back({now_, alone, now_ + how_.latency});
     }
@@ -110,7 +110,7 @@ class SharedLink {
 
   const Others others_;
   const Ours how_;
-  LinkTurns turns_;
+  LinkTimeSlices slices_;
   Random random_{7};
   std::deque<Queued> ours_, theirs_, ended_;
   Nanos now_, slice_end_, last_done_, blocked_until_, ours_ready_, theirs_ready_;
@@ -124,7 +124,7 @@ Shares share(Others others, Ours ours = {}) { return SharedLink(others, ours).ru
 constexpr Others kNobody{Nanos(0)};
 constexpr Nanos kPauses = millis(5);
 
-TEST(LinkTurns, AloneTheLinkIsOurs) {
+TEST(LinkTimeSlices, AloneTheLinkIsOurs) {
   for (const Nanos crossing : {Nanos(0), micros(45)}) {
     for (const Nanos pauses : {Nanos(0), kPauses}) {
       const Shares greedy = share(kNobody, {false, micros(12), crossing, pauses});
@@ -134,9 +134,9 @@ TEST(LinkTurns, AloneTheLinkIsOurs) {
   }
 }
 
-TEST(LinkTurns, CopiesThatAreWaitedForKeepTheirHalf) {
+TEST(LinkTimeSlices, CopiesThatAreWaitedForKeepTheirHalf) {
   const Others rounds{micros(1230), 1};
-  EXPECT_LT(share(rounds, {false}).theirs, 0.40);  // what the turns are for
+  EXPECT_LT(share(rounds, {false}).theirs, 0.40);  // what the time slices are for
   for (const Nanos crossing : {Nanos(0), micros(45)}) {
     for (const Nanos pauses : {Nanos(0), kPauses}) {
       const Shares fair = share(rounds, {true, micros(12), crossing, pauses});
@@ -148,7 +148,7 @@ TEST(LinkTurns, CopiesThatAreWaitedForKeepTheirHalf) {
 
 // Behind a socket that our other links use as well, half of the time would be less than half of the
 // link.
-TEST(LinkTurns, ASharedSocketLeavesThemHalfOfTheLink) {
+TEST(LinkTimeSlices, ASharedSocketLeavesThemHalfOfTheLink) {
   for (const double shared : {1.15, 1.3}) {
     for (const Nanos crossing : {Nanos(0), micros(45)}) {
       const Ours ours{.crossing = crossing, .alone = shared * kRate};
@@ -161,8 +161,9 @@ TEST(LinkTurns, ASharedSocketLeavesThemHalfOfTheLink) {
   }
 }
 
-// Turns of few chunks, each with its launch and a relay's other half: the link is no slower for it.
-TEST(LinkTurns, ShortTurnsAreNoSharedSocket) {
+// Time slices of few chunks, each with its launch and a relay's other half: the link is no slower
+// for it.
+TEST(LinkTimeSlices, ShortTimeSlicesAreNoSharedSocket) {
   for (const Nanos copy : {micros(350), micros(450)}) {
     const Shares fair = share({copy, 1}, {true, micros(12), micros(45)});
     EXPECT_GT(fair.ours, 0.33) << copy.count;
@@ -170,7 +171,7 @@ TEST(LinkTurns, ShortTurnsAreNoSharedSocket) {
   }
 }
 
-TEST(LinkTurns, CopiesThatQueueUpKeepTheirHalf) {
+TEST(LinkTimeSlices, CopiesThatQueueUpKeepTheirHalf) {
   for (const Nanos copy : {micros(75), micros(600), micros(5000)}) {
     const Shares fair = share({copy, 4});
     EXPECT_GT(fair.theirs, 0.45) << copy.count;
@@ -178,26 +179,26 @@ TEST(LinkTurns, CopiesThatQueueUpKeepTheirHalf) {
   }
 }
 
-// Slow for other reasons, all the time: that is no one's turn.
-TEST(LinkTurns, ASlowLinkIsNotSharedWithNobody) {
-  LinkTurns turns;
-  for (int i = 0; i < 10; ++i) turns.ended(mib(5), micros(140), kRate);
-  EXPECT_TRUE(turns.may_pull(0));
-  EXPECT_TRUE(turns.may_pull(1));
-  turns.ended(mib(5), micros(2000), kRate);
-  EXPECT_FALSE(turns.may_pull(30));
-  turns.ended(mib(5), micros(140), 0);
-  EXPECT_TRUE(turns.may_pull(30));
+// Slow for other reasons, all the time: that is no one's time slice.
+TEST(LinkTimeSlices, ASlowLinkIsNotSharedWithNobody) {
+  LinkTimeSlices slices;
+  for (int i = 0; i < 10; ++i) slices.ended(mib(5), micros(140), kRate);
+  EXPECT_TRUE(slices.may_pull(0));
+  EXPECT_TRUE(slices.may_pull(1));
+  slices.ended(mib(5), micros(2000), kRate);
+  EXPECT_FALSE(slices.may_pull(30));
+  slices.ended(mib(5), micros(140), 0);
+  EXPECT_TRUE(slices.may_pull(30));
 }
 
-TEST(LinkTurns, OneLateChunkIsForgottenWithTheNextTurn) {
-  LinkTurns turns;
-  for (int i = 0; i < 20; ++i) turns.ended(mib(5), micros(96), kRate);
-  turns.ended(mib(5), micros(600), kRate);
-  EXPECT_FALSE(turns.may_pull(5));  // the link runs dry after five
-  EXPECT_TRUE(turns.may_pull(0));
-  turns.ended(mib(5), micros(96), kRate);
-  EXPECT_TRUE(turns.may_pull(1));
+TEST(LinkTimeSlices, OneLateChunkIsForgottenWithTheNextTimeSlice) {
+  LinkTimeSlices slices;
+  for (int i = 0; i < 20; ++i) slices.ended(mib(5), micros(96), kRate);
+  slices.ended(mib(5), micros(600), kRate);
+  EXPECT_FALSE(slices.may_pull(5));  // the link runs dry after five
+  EXPECT_TRUE(slices.may_pull(0));
+  slices.ended(mib(5), micros(96), kRate);
+  EXPECT_TRUE(slices.may_pull(1));
 }
 
 }  // namespace
