@@ -1,4 +1,4 @@
-// What is said about sequences and blocks that turn between HBM and host memory: plain data of
+// What is said about sequences and blocks that rotate between HBM and host memory: plain data of
 // KvCache's rotation (docs/design/rotation.md). A twin is a place in host memory of a frame's size;
 // all numbers are of blocks, which are frames in HBM and twins in host memory. (SuperInfer's
 // DuplexKV.)

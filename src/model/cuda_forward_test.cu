@@ -514,7 +514,7 @@ std::vector<Case> cases_in_hbm() {
            .head_dim = 64,
            .sm_count = 8},
           {"phi3, 4/2 heads of 128", Family::kPhi3, 4, 2, 128, false, false},
-          {.name = "phi3, 6/2 heads of 128, of which 96 are turned",
+          {.name = "phi3, 6/2 heads of 128, of which 96 are rotated",
            .family = Family::kPhi3,
            .heads = 6,
            .kv_heads = 2,

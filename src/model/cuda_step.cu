@@ -59,7 +59,7 @@ class Loop {
         {.tokens = shape_.rows,
          .size = c_.head_dim,
          .frequencies = i.local ? model_.local_frequencies : model_.frequencies,
-         .pairs = c_.turned_dim() / 2,
+         .pairs = c_.rotated_dim() / 2,
          .amplitude = i.local ? 1 : rope_amplitude(c_),
          .position = tables_ + at_.position,
          .out = rope(i.local)},

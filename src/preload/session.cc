@@ -78,25 +78,25 @@ struct Session::Waiter {
   enum State { kWaiting, kMoved, kNotMoved };
   std::atomic<int> state{kWaiting};
   Pending* pending = nullptr;  // while it is in pending_
-  Turn turn;
+  FlagUse use;
 };
 
 // A copy that was taken over: the engine's start notice and its listener.
 class Session::Pending final : public device::Event, public transfer::TransferListener {
  public:
-  Pending(Session& owner, Turn its_turn, Nanos taken_at)
-      : session(owner), turn(its_turn), since(taken_at) {}
+  Pending(Session& owner, FlagUse its_use, Nanos taken_at)
+      : session(owner), use(its_use), since(taken_at) {}
 
   Result<bool> done() const override {
     if (abandoned.load()) return Error{ErrorCode::kCancelled, "the copy was let go"};
-    return turn.started();
+    return use.started();
   }
   Status wait(Nanos /*timeout*/) const override { return unsupported("the engine polls"); }
   Result<Nanos> completed_at() const override { return unsupported("a flag keeps no time"); }
   void transfer_ended(const Status& outcome) override { session.ended(*this, outcome); }
 
   Session& session;
-  const Turn turn;
+  const FlagUse use;
   const Nanos since;
   bool hold() const { return waiter == nullptr; }
 
@@ -270,18 +270,18 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
                                           std::span<const CopyCall> copies, CUstream_st* stream,
                                           Waiter* waiter) {
   const bool hold = waiter == nullptr;
-  const auto turn = flags_->take();
-  if (!turn) {
+  const auto use = flags_->take();
+  if (!use) {
     give_up_place(hold);
     return Verdict::kExhausted;
   }
-  if (!stand_in_->place(stream, *turn, hold).ok()) {
+  if (!stand_in_->place(stream, *use, hold).ok()) {
     // Part of it may still write its flag, so that the pair is never used again.
     give_up_place(hold);
     return Verdict::kRefused;
   }
   CAUSEWAY_DCHECK(decision.verdict == Verdict::kMultipath, "a native copy is taken over");
-  auto owned = std::make_unique<Pending>(*this, *turn, clock_.now());
+  auto owned = std::make_unique<Pending>(*this, *use, clock_.now());
   Pending& pending = *owned;
   pending.copies.assign(copies.begin(), copies.end());
   pending.link = gpus_->link_of(decision.gpu);
@@ -289,7 +289,7 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
   pending.waiter = waiter;
   if (!hold) {
     waiter->pending = &pending;
-    waiter->turn = *turn;
+    waiter->use = *use;
   }
   transfer::TransferRequest request = request_for(decision.direction, pending);
   {
@@ -298,8 +298,8 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
     changed_.notify_all();  // the keeper
   }
   if (engine_->submit(std::move(request)).ok()) return {};
-  turn->release();
-  flags_->give_back(*turn);
+  use->release();
+  flags_->give_back(*use);
   forget(pending);
   return Verdict::kRefused;
 }
@@ -325,7 +325,7 @@ bool Session::await(Waiter& waiter, Nanos start_by) {
   while (waiter.state.load(std::memory_order_acquire) == Waiter::kWaiting) {
     const Nanos now = clock_.now();
     if (now > start_by) {
-      if (!waiter.turn.started()) let_go(waiter);
+      if (!waiter.use.started()) let_go(waiter);
       start_by = kNever;
     }
     if (now < spin_until) {
@@ -359,8 +359,8 @@ void Session::ended(Pending& pending, const Status& outcome) {
 void Session::finish(Pending& pending, bool moved) {
   // The flags go with the contexts.
   if (!gpus_->stopped()) {
-    pending.turn.release();
-    flags_->give_back(pending.turn);
+    pending.use.release();
+    flags_->give_back(pending.use);
   }
   Waiter* const waiter = pending.waiter;
   CAUSEWAY_DCHECK(waiter == nullptr || waiter->state.load() == Waiter::kWaiting,
@@ -551,7 +551,7 @@ void Session::tell_of_long_copies() {
     if (closing_.load()) return;
     for (const auto& [address, pending] : pending_) {
       if (!pending->hold() || pending->told || now - pending->since < options_.long_copy) continue;
-      if (pending->turn.started()) tell = pending->told = true;
+      if (pending->use.started()) tell = pending->told = true;
     }
   }
   if (tell) {
@@ -567,7 +567,7 @@ void Session::look_for_dead_contexts() {
   const Nanos now = clock_.now();
   const auto suspicious = [&](const Pending& pending) {
     if (pending.abandoned.load() || gpus_->stopped()) return false;
-    return !pending.turn.started() && now - pending.since > kSuspicious;
+    return !pending.use.started() && now - pending.since > kSuspicious;
   };
   {
     const std::lock_guard lock(mutex_);
@@ -591,7 +591,7 @@ void Session::retire(Nanos grace) {
     const std::lock_guard lock(mutex_);
     for (const auto& [address, pending] : pending_) {
       pending->abandoned.store(true);
-      if (pending->hold() && !gpus_->stopped()) pending->turn.release();
+      if (pending->hold() && !gpus_->stopped()) pending->use.release();
     }
   }
   gpus_->stop();

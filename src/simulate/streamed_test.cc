@@ -163,7 +163,7 @@ TEST_F(StreamedSteps, AreEnqueuedTwoRangesAtATime) {
   const auto results = run_until(millis(34), 1);
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].step, StepId(3));
-  EXPECT_EQ(executor_.turn_ends_at(), std::nullopt);
+  EXPECT_EQ(executor_.item_ends_at(), std::nullopt);
 }
 
 TEST_F(StreamedSteps, FindGroupsThatAreOverwrittenTooSoon) {

@@ -22,7 +22,7 @@
 
 namespace causeway::kernels::attention {
 
-// A step's token rows, before attention: heads of q and k are normalised (Qwen3) and turned
+// A step's token rows, before attention: heads of q and k are normalised (Qwen3) and rotated
 // (rope.h), then k and v are written to their frames. One launch.
 struct PrepareCuda {
   PagedKv kv{};  // BF16

@@ -13,7 +13,7 @@
 
 namespace causeway::kernels::attention::parts {
 
-// The pair (i, i + size/2) of a head, turned. Said in instructions, so that every kernel rounds
+// The pair (i, i + size/2) of a head, rotated. Said in instructions, so that every kernel rounds
 // alike.
 __device__ __forceinline__ void rotate(float& low, float& high, float cosine, float sine) {
   const float l = low;

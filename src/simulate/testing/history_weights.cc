@@ -226,7 +226,7 @@ std::string HistoryWeights::check(const engine::EngineCore& core,
   if (mover_.committed_extents() != cache_.residency().committed_extents()) {
     return "residency and mover count different extents";
   }
-  const Nanos step = executor.turn_ends_at().value_or(clock_.now()) - clock_.now();
+  const Nanos step = executor.item_ends_at().value_or(clock_.now()) - clock_.now();
   if (step > kHangs) {
     for (auto& [id, model] : models_) model.waits = false;
     return "";

@@ -1,4 +1,4 @@
-#include "slice/testing/turning_executor.h"
+#include "slice/testing/rotating_executor.h"
 
 #include <set>
 #include <thread>
@@ -14,7 +14,7 @@ constexpr Nanos kPatience = seconds(20);
 
 }  // namespace
 
-KvCopy TurningExecutor::copy(Direction direction, FrameId frame, TwinId twin) {
+KvCopy RotatingExecutor::copy(Direction direction, FrameId frame, TwinId twin) {
   const KvCopy made{.id = kv::CopyId(next_++),
                     .direction = direction,
                     .reason = KvCopy::Reason::kRotation,
@@ -24,7 +24,7 @@ KvCopy TurningExecutor::copy(Direction direction, FrameId frame, TwinId twin) {
   return made;
 }
 
-void TurningExecutor::do_copies(const std::vector<KvCopy>& copies) {
+void RotatingExecutor::do_copies(const std::vector<KvCopy>& copies) {
   inner_.begin_copies(copies);
   while (!under_way_.empty()) {
     poll();
@@ -32,7 +32,7 @@ void TurningExecutor::do_copies(const std::vector<KvCopy>& copies) {
   }
 }
 
-Status TurningExecutor::submit(request::Batch batch, weights::StepWeights weights) {
+Status RotatingExecutor::submit(request::Batch batch, weights::StepWeights weights) {
   const std::set<FrameId> frames(batch.frames.begin(), batch.frames.end());
   std::vector<KvCopy> out, spoil;
   for (const FrameId frame : frames) {
@@ -49,7 +49,7 @@ Status TurningExecutor::submit(request::Batch batch, weights::StepWeights weight
   return inner_.submit(std::move(batch), weights);
 }
 
-std::optional<request::StepResult> TurningExecutor::wait(Nanos timeout) {
+std::optional<request::StepResult> RotatingExecutor::wait(Nanos timeout) {
   auto result = inner_.wait(timeout);
   poll();
   if (!result) return result;
@@ -65,7 +65,7 @@ std::optional<request::StepResult> TurningExecutor::wait(Nanos timeout) {
   return result;
 }
 
-void TurningExecutor::poll() {
+void RotatingExecutor::poll() {
   using Outcome = kv::KvCopyEnd::Outcome;
   for (const kv::KvCopyEnd& end : inner_.poll_copies()) {
     const bool in = under_way_.at(end.copy).direction == Direction::kIn;

@@ -1,4 +1,4 @@
-// Blocks that turn between frames and twins as the engine loop has them turn: a step's worth of
+// Blocks that rotate between frames and twins as the engine loop has them rotate: a step's worth of
 // copies at a time, and the next when a step before has been passed by its gates.
 //
 //   submit(step 0) submit(step 1) │ gates of step 0 open: submit(step 2) │ gates of step 1 open: …
@@ -30,13 +30,13 @@ struct KvPace {
 };
 
 // One thread.
-class KvTurns {
+class KvRotator {
  public:
-  // The mover outlives the turns and tells nobody else meanwhile.
-  KvTurns(kv::TransferKvMover& mover, const KvPace& pace, const Clock& clock);
-  ~KvTurns() { mover_.set_notify({}); }
-  KvTurns(const KvTurns&) = delete;
-  KvTurns& operator=(const KvTurns&) = delete;
+  // The mover outlives the rotator and tells nobody else meanwhile.
+  KvRotator(kv::TransferKvMover& mover, const KvPace& pace, const Clock& clock);
+  ~KvRotator() { mover_.set_notify({}); }
+  KvRotator(const KvRotator&) = delete;
+  KvRotator& operator=(const KvRotator&) = delete;
 
   // Moves all blocks and returns how long that took, until the ends of all copies were told. The
   // first failure ends it; copies may be under way then.

@@ -1,4 +1,4 @@
-#include "bench/kv_turns.h"
+#include "bench/kv_rotator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,7 @@ constexpr Nanos kRunMax = seconds(300);
 
 }  // namespace
 
-KvTurns::KvTurns(kv::TransferKvMover& mover, const KvPace& pace, const Clock& clock)
+KvRotator::KvRotator(kv::TransferKvMover& mover, const KvPace& pace, const Clock& clock)
     : mover_(mover), pace_(pace), clock_(clock) {
   mover_.set_notify([this] {
     const std::lock_guard lock(mutex_);
@@ -20,7 +20,7 @@ KvTurns::KvTurns(kv::TransferKvMover& mover, const KvPace& pace, const Clock& cl
   });
 }
 
-Result<Nanos> KvTurns::move(const BlockMoves& moves) {
+Result<Nanos> KvRotator::move(const BlockMoves& moves) {
   const std::size_t all = std::max(moves.in.size(), moves.out.size());
   const auto per_step = static_cast<std::size_t>(pace_.blocks_per_step);
   steps_.clear();
@@ -42,14 +42,14 @@ Result<Nanos> KvTurns::move(const BlockMoves& moves) {
 }
 
 // Copies out alone raise nothing: of them the ends count, which come in their order.
-bool KvTurns::over(const Step& step) const {
+bool KvRotator::over(const Step& step) const {
   if (step.gates.empty()) return ended_ >= step.submitted;
   return std::all_of(step.gates.begin(), step.gates.end(),
                      [](const kv::CopyGate& gate) { return gate.open(); });
 }
 
-void KvTurns::add(std::vector<kv::KvCopy>& copies, Direction direction,
-                  std::span<const BlockMove> moves, std::size_t first) {
+void KvRotator::add(std::vector<kv::KvCopy>& copies, Direction direction,
+                    std::span<const BlockMove> moves, std::size_t first) {
   const std::size_t begin = std::min(first, moves.size());
   const std::size_t count =
       std::min(moves.size() - begin, static_cast<std::size_t>(pace_.blocks_per_step));
@@ -62,7 +62,7 @@ void KvTurns::add(std::vector<kv::KvCopy>& copies, Direction direction,
   }
 }
 
-void KvTurns::submit(const BlockMoves& moves, std::size_t first) {
+void KvRotator::submit(const BlockMoves& moves, std::size_t first) {
   std::vector<kv::KvCopy> copies;
   add(copies, Direction::kOut, moves.out, first);
   add(copies, Direction::kIn, moves.in, first);
@@ -73,7 +73,7 @@ void KvTurns::submit(const BlockMoves& moves, std::size_t first) {
   steps_.push_back(std::move(step));
 }
 
-Status KvTurns::take_ends() {
+Status KvRotator::take_ends() {
   for (const kv::KvCopyEnd& end : mover_.poll()) {
     if (end.outcome != kv::KvCopyEnd::Outcome::kOk) {
       return Error{ErrorCode::kDevice, "the copy of a block failed: " + end.why};
@@ -84,7 +84,7 @@ Status KvTurns::take_ends() {
 }
 
 // The mover pokes; the engine loop asks every few milliseconds, too.
-void KvTurns::wait() {
+void KvRotator::wait() {
   std::unique_lock lock(mutex_);
   (void)changed_.wait_for(lock, std::chrono::milliseconds(2), [&] { return notified_; });
   notified_ = false;

@@ -1,4 +1,4 @@
-// Stands before a slice's executor and turns all KV of every batch once: what the step is to read
+// Stands before a slice's executor and rotates all KV of every batch once: what the step is to read
 // goes from its frames to twins, zeros come into the frames, and what went comes back with the
 // step. Who reads too early, or something else, answers something else. The twins are its own: it
 // says that it does not rotate, so that the engine does not, too. For slices with one step in
@@ -14,7 +14,7 @@
 
 namespace causeway::slice::testing {
 
-class TurningExecutor final : public engine::StepExecutor {
+class RotatingExecutor final : public engine::StepExecutor {
  public:
   struct Seen {
     std::atomic<std::int64_t> out{0}, in{0}, failed{0}, given_up{0};
@@ -22,7 +22,7 @@ class TurningExecutor final : public engine::StepExecutor {
     std::atomic<bool> told_first{true};
   };
   // Borrowed all. `zeros`: the twin that nothing is ever copied to.
-  TurningExecutor(engine::StepExecutor& inner, TwinId zeros, Seen& seen)
+  RotatingExecutor(engine::StepExecutor& inner, TwinId zeros, Seen& seen)
       : inner_(inner), capabilities_(inner.capabilities()), zeros_(zeros), seen_(seen) {
     capabilities_.rotates = false;
   }
