@@ -37,6 +37,8 @@ Bytes total_of(std::span<const CopyCall> copies) {
 }
 
 device::MemoryAddress address_of(CudaDevicePointer pointer, device::DeviceId device) {
+  CAUSEWAY_DCHECK(pointer <= std::numeric_limits<std::int64_t>::max(),
+                  "memory that the driver knows has an address that an offset holds");
   device::MemoryAddress address;
   address.device = device;
   address.offset = Bytes(static_cast<std::int64_t>(pointer));
@@ -185,6 +187,9 @@ Status Session::make_own_streams() {
       streams->push_back(stream);
     }
   }
+  CAUSEWAY_DCHECK(std::ssize(rescue_streams_) == gpus_->count() &&
+                      rescue_streams_.size() == copy_streams_.size(),
+                  "each link has a stream for rescues and one for copies");
   return {};
 }
 
@@ -224,6 +229,7 @@ Decision Session::decide_for(std::span<const CopyCall> copies, CUstream_st* stre
       return {Verdict::kNotHostGpu};
     }
   }
+  CAUSEWAY_DCHECK(gpus_->link_of(first.gpu) >= 0, "only GPUs with a link are helped");
   return first;
 }
 
@@ -238,6 +244,7 @@ std::optional<Verdict> Session::may_begin(bool hold) {
 }
 
 bool Session::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous) {
+  CAUSEWAY_DCHECK(stream != nullptr, "the default streams have names");
   const Bytes total = total_of(copies);
   const Async async = options_.settings.async;
   if (!synchronous && async == Async::kNative) return leave(Verdict::kAsynchronous, total);
@@ -305,6 +312,7 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
 }
 
 transfer::TransferRequest Session::request_for(Direction direction, Pending& pending) const {
+  CAUSEWAY_DCHECK(pending.link < gpus_->count(), "a transfer goes to a link that there is");
   transfer::TransferRequest request;
   request.direction = direction;
   request.target = gpus_->device(pending.link).id();
@@ -321,6 +329,7 @@ transfer::TransferRequest Session::request_for(Direction direction, Pending& pen
 
 // Whether the bytes are in place. As the native call does, the caller's thread looks at first.
 bool Session::await(Waiter& waiter, Nanos start_by) {
+  CAUSEWAY_DCHECK(waiter.use.pair != nullptr, "only a copy that was taken over is waited for");
   const Nanos spin_until = clock_.now() + kSpinMax;
   while (waiter.state.load(std::memory_order_acquire) == Waiter::kWaiting) {
     const Nanos now = clock_.now();
@@ -340,6 +349,7 @@ bool Session::await(Waiter& waiter, Nanos start_by) {
 
 // Unless the engine has begun with it, it ends without a byte moved.
 void Session::let_go(const Waiter& waiter) {
+  CAUSEWAY_DCHECK(waiter.pending != nullptr, "only a copy that was taken over is let go");
   const std::lock_guard lock(mutex_);
   const auto found = pending_.find(waiter.pending);
   if (found == pending_.end()) return;
@@ -352,6 +362,8 @@ void Session::ended(Pending& pending, const Status& outcome) {
   if (outcome.ok()) return finish(pending, true);
   if (!pending.hold() || pending.abandoned.load()) return finish(pending, false);
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(std::find(failed_.begin(), failed_.end(), &pending) == failed_.end(),
+                  "the engine tells the end of a copy once");
   failed_.push_back(&pending);
   changed_.notify_all();
 }
@@ -391,6 +403,7 @@ void Session::give_up_place(bool hold) {
 }
 
 bool Session::wait_until_none(const std::atomic<int>& count, Nanos timeout) {
+  CAUSEWAY_DCHECK(timeout >= Nanos(0), "a wait has a length");
   if (count.load() == 0) return true;
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count),
@@ -484,6 +497,7 @@ void Session::keep() {
                         [&] { return stop_ || !failed_.empty(); });
     }
     const std::vector<Pending*> failed = std::exchange(failed_, {});
+    CAUSEWAY_DCHECK(failed.size() <= pending_.size(), "what failed is pending until it is rescued");
     lock.unlock();
     for (Pending* pending : failed) finish_failed(*pending);
     look_for_dead_contexts();
@@ -611,6 +625,7 @@ void Session::close(Nanos grace) {
     for (Pending* pending : std::exchange(failed_, {})) finish_failed(*pending);
   }
   engine_.reset();
+  CAUSEWAY_DCHECK(pending_.empty() && failed_.empty(), "no copy outlives the engine");
 }
 
 transfer::TransferStats Session::traffic() const {

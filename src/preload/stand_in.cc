@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "base/dcheck.h"
 #include "device/cuda/cuda_physical.h"
 #include "preload/spin_kernel.h"
 
@@ -19,6 +20,7 @@ class ValueStandIn final : public StandIn {
   std::string_view name() const override { return "value"; }
 
   Status place(CUstream_st* stream, const FlagUse& use, bool hold) override {
+    CAUSEWAY_DCHECK(!use.started(), "a use of a pair is placed once");
     std::array<CudaMemoryOperation, 2> operations;
     operations[0].operation = kCudaWriteValue32;
     operations[0].address = address_of(use.pair->started);
@@ -38,6 +40,7 @@ class ValueStandIn final : public StandIn {
 
 void start(void* use) {
   const std::unique_ptr<FlagUse> owned(static_cast<FlagUse*>(use));
+  CAUSEWAY_DCHECK(!owned->started(), "a pair is used again after its last start only");
   owned->start();
 }
 
@@ -47,6 +50,7 @@ class KernelStandIn final : public StandIn {
   std::string_view name() const override { return "kernel"; }
 
   Status place(CUstream_st* stream, const FlagUse& use, bool hold) override {
+    CAUSEWAY_DCHECK(!use.started(), "a use of a pair is placed once");
     auto argument = std::make_unique<FlagUse>(use);
     int result = native_.cuLaunchHostFunc(stream, start, argument.get());
     if (result != device::kCudaSuccess) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <string>
 
+#include "base/dcheck.h"
 #include "preload/decide.h"
 
 namespace causeway::preload {
@@ -12,6 +13,7 @@ namespace causeway::preload {
 class Statistics {
  public:
   void count(Verdict verdict, Bytes bytes) {
+    CAUSEWAY_DCHECK(bytes >= Bytes(0), "counts only grow");
     Row& row = rows_[static_cast<std::size_t>(verdict)];
     row.calls.fetch_add(1, std::memory_order_relaxed);
     row.bytes.fetch_add(bytes.count, std::memory_order_relaxed);

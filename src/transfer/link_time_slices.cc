@@ -53,7 +53,7 @@ bool LinkTimeSlices::may_pull(int outstanding) {
   }
   CAUSEWAY_DCHECK(outstanding > 0, "fewer chunks than none are outstanding");
   const auto slice = nanos_from_seconds(ours_of_theirs_ * to_seconds(theirs_));
-  return ours_ + chunk_ * (outstanding + 1) <= turn;
+  return ours_ + chunk_ * (outstanding + 1) <= slice;
 }
 
 }  // namespace causeway::transfer

@@ -92,7 +92,7 @@ class Slice {
       arrivals += copies(bytes_of(model));
       step_max = std::max(step_max, model.step);
     }
-    return turns + arrivals + step_max * (5 * std::ssize(models));
+    return quanta + arrivals + step_max * (5 * std::ssize(models));
   }
 
   Residency residency;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -18,6 +19,8 @@
 
 #include "preload/library/process.h"
 #include "preload/library/real_dlsym.h"
+
+#include "base/dcheck.h"
 
 #define CAUSEWAY_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -57,6 +60,9 @@ struct Batch {
 };
 
 std::vector<CopyCall> calls_of(const Batch& batch) {
+  CAUSEWAY_DCHECK(batch.count <= kCountMax && batch.targets != nullptr &&
+                      batch.sources != nullptr && batch.bytes != nullptr,
+                  "a batch that the driver would refuse is not looked into");
   std::vector<CopyCall> calls;
   for (std::size_t i = 0; i < batch.count; ++i) {
     calls.push_back({batch.targets[i], batch.sources[i], batch.bytes[i]});
@@ -122,6 +128,7 @@ int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool sync
   Session* const session = holding_session();
   if (session == nullptr) return native_call(member, arguments...);
   if (const int failure = session->failure()) return failure;
+  CAUSEWAY_DCHECK(Process::get().native() != nullptr, "a session has the driver's functions");
   const Native& native = *Process::get().native();
   const bool any = std::any_of(copies.begin(), copies.end(), [&](const CopyCall& call) {
     return waits(native, call, synchronous);
@@ -137,6 +144,7 @@ int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool sync
 template <typename Member, typename Target, typename Source, typename... Rest>
 int copy_call(CUstream_st* named, bool synchronous, Member member, Target target, Source source,
               std::size_t bytes, Rest... rest) {
+  CAUSEWAY_DCHECK(named != nullptr, "null streams go by their names");
   const CopyCall call{address(target), address(source), bytes};
   if (!Process::is_small(bytes)) {
     if (const auto result = Process::get().copy({&call, 1}, named, synchronous)) return *result;
@@ -620,6 +628,16 @@ __asm__(
 
 namespace {
 
-__attribute__((constructor)) void set_up() { Process::get().set_up(); }
+// A table as dlsym() and cuGetProcAddress() look it up.
+bool is_sound(const Hook& hook) {
+  return hook.ours != nullptr && hook.version_min <= hook.version_max &&
+         std::strncmp(hook.symbol, hook.base, std::strlen(hook.base)) == 0;
+}
+
+__attribute__((constructor)) void set_up() {
+  CAUSEWAY_DCHECK(std::all_of(std::begin(kHooks), std::end(kHooks), is_sound),
+                  "a symbol is the name that programs ask for, and what tells its kind");
+  Process::get().set_up();
+}
 
 }  // namespace
