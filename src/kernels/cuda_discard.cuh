@@ -4,9 +4,9 @@
 // beside 974 MB of reads, and 7 MB of them made attention 10 µs of 125 longer
 // (docs/design/kernels.md).
 //
-// What is dropped is undefined until it is written again. Nobody may read it later, also nobody who
-// reads too early what is replaced; and its last readers must be done: by the order of the stream,
-// or by a barrier.
+// What is dropped is undefined until it is written again. A kernel must not read it in between, nor
+// must one that reads early, before its predecessor has written. The last readers must be done when
+// it is dropped: by the order of the stream, or by a barrier.
 #pragma once
 
 #include <cuda_runtime.h>

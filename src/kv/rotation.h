@@ -31,7 +31,7 @@ struct TwinCounts {
 
 // What rotating a sequence out now would cost and bring.
 struct RotateOutCost {
-  // Of TwinCounts::available() that it takes. The sum over several victims is never too low.
+  // Twins that it takes of TwinCounts::available(). The sum over several victims is never too low.
   std::int64_t twins = 0;
   std::int64_t copies = 0;  // out, that it would begin
   std::int64_t frames = 0;  // that only it holds: available when step and copies have ended

@@ -26,7 +26,7 @@ class Statistics {
   }
   // Transfers that the engine could not complete, made by one native copy instead.
   std::atomic<std::int64_t> rescued{0};
-  // Of them, that could not be completed at all.
+  // Transfers that could not be completed by that copy either.
   std::atomic<std::int64_t> lost{0};
 
   // One line each; verdicts that were never reached are left out.

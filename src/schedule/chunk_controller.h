@@ -1,8 +1,8 @@
 // How many prompt tokens the next step of a model computes: the chunk controller (C2CServe §6.3).
-// A large chunk ends prompts sooner and wastes less of the device; everybody who decodes on the
-// slice waits for its end. The controller takes the smallest chunk with which the prompts at hand
-// keep their targets for the first token, among those with which no decoding sequence misses its
-// target for the time between tokens.
+// A large chunk ends prompts sooner and wastes less of the device; every sequence that decodes on
+// the slice waits for its end. The controller takes the smallest chunk with which the prompts at
+// hand keep their targets for the first token, among those with which no decoding sequence misses
+// its target for the time between tokens.
 //
 // The table that the paper makes offline (chunk × slice × model → seconds) follows from two figures
 // that an engine knows of each model on its slice (StepCost); what it leaves out, attention above

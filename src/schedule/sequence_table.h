@@ -47,7 +47,7 @@ struct alignas(64) Slot {
   std::span<const TokenId> prefix() const {
     return scores ? std::span<const TokenId>() : std::span(*tokens);
   }
-  // Its tokens whose KV somebody will read; what is sampled last is nobody's context.
+  // Its tokens whose KV will be read. The token that is sampled last is never context.
   Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
 };
 static_assert(offsetof(Slot, facts) + offsetof(SequenceFacts, model) == 64);

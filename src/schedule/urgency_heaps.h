@@ -1,5 +1,5 @@
-// Requests outside HBM by urgency, for lags that grow with time: who leads at `now`, without
-// looking at everybody.
+// Requests outside HBM by urgency, for lags that grow with time: finds the one that leads at `now`
+// without looking at all.
 //
 //   lag(now) = slope × max(0, now − onset)          (SuperInfer's VLT of waiting and rotary)
 //
@@ -8,7 +8,7 @@
 // go before lags: a member of a higher tier leads whatever the lags are.
 //
 // Order: tier, larger first; lag, larger first; onset, arrival, id, smaller first. For a given now
-// this is a total order, the same as sorting everybody anew.
+// this is a total order, the same as sorting all anew.
 //
 // Cost: leader() O(slopes), the rest O(log members). Internal to this room.
 #pragma once

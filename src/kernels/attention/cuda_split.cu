@@ -14,9 +14,9 @@
 // A worker keeps its tiles coming by cp.async into its own ring of shared memory: no barrier
 // between warps. Whatever else a tile needs comes with it, because a load from the kernel's middle
 // waits behind all KV on its way: the queries of a sequence that begins with the tile, and with
-// `fused_prepare` a token's own k and v where a sequence ends, as the product left them. Whoever
-// has a sequence's last tile prepares its k in the tile, and puts k and v into their frame. Tokens
-// of earlier steps are asked for before the kernel in front has ended.
+// `fused_prepare` a token's own k and v where a sequence ends, as the product left them. The worker
+// that has a sequence's last tile prepares its k in the tile, and puts k and v into their frame.
+// Tokens of earlier steps are asked for before the kernel in front has ended.
 //
 // The query heads that share the KV head are the eight columns of the tensor cores' product, or two
 // of eight: scores are [tokens × heads] = K · qᵀ, sums [elements × heads] = Vᵀ · weights.

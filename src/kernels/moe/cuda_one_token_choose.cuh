@@ -9,8 +9,8 @@ namespace causeway::kernels::moe {
 
 // An expert is first ranked among the 32 of its warp, which needs no other warp, and then among the
 // best k of each other warp: 32 + 3k comparisons instead of all experts'. Its rank is the place of
-// its item: nobody has to know who else was chosen. In which order the sums are added is found out
-// later.
+// its item, so a thread need not know which other experts were chosen. The order in which sums are
+// added is found later.
 struct OneTokenChoice {
   const OneTokenArgs& args;
   const OneTokenPlace& place;

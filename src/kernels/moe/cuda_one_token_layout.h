@@ -43,14 +43,14 @@ struct OneTokenLayout {
   std::uint32_t ring;  // stages, a multiple of 128; at first the norm's weight and rows of router
   std::uint32_t stage_bytes;
   int lag;
-  // What depends on the number of CTAs.
+  // These depend on the number of CTAs; one_token_pieces() leaves them out.
   int stages;
   Divider by_ctas;
   std::uint32_t down_sums;  // float [k][the CTA's rows of down]
   std::uint32_t bytes;
 };
 
-// What does not.
+// The layout without what depends on the number of CTAs.
 CAUSEWAY_LAYOUT OneTokenLayout one_token_pieces(int hidden, int intermediate, int k) {
   OneTokenLayout at = {};
   std::uint32_t end = 0;
@@ -78,7 +78,7 @@ CAUSEWAY_LAYOUT OneTokenLayout one_token_pieces(int hidden, int intermediate, in
 // None where the shape is not for this kernel. `ctas`: of the launch.
 std::optional<OneTokenLayout> one_token_layout(const ShapeCuda& shape, int ctas);
 
-// Of a run with a front.
+// Whether a run with a front goes through this kernel.
 bool one_token_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
 
 }  // namespace causeway::kernels::moe

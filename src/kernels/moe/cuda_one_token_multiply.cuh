@@ -1,6 +1,6 @@
 // The warps that multiply one token's experts.
 //
-// A warp has a stage to itself, so that nobody waits for other warps. The tensor core's product of
+// A warp has a stage to itself, so that no warp waits for another. The tensor core's product of
 // 16 × 8 is used as eight scalar products, of four lanes' columns each: lane l has the same eight
 // columns of a row and of x; row l / 4 of the product is four lanes' piece of x, column l / 4 the
 // same lanes' piece of the row. So the diagonal is what is wanted, and any columns will do that a
@@ -33,8 +33,9 @@ CAUSEWAY_DEVICE float warp_sums(float (&value)[kCount], int lane) {
   return value[0];
 }
 
-// The scalar products of so many rows with x, by a warp, eight columns a lane at a time. The lower
-// eight rows of the tensor core's first operand are others than the upper eight's, or nobody's.
+// A warp computes the scalar products of so many rows with x, eight columns a lane at a time. The
+// lower eight rows of the tensor core's first operand belong to another row than the upper eight,
+// or are not used.
 template <int kRows>
 struct RowProducts {
   // Sums that take turns: a chain of products is long.

@@ -22,7 +22,7 @@ constexpr int kDownRows = 8;  // of a stage of down
 
 // How many experts down lies behind gate and up. An expert's active must have gone to all CTAs by
 // the time its down is next: on an H200 that takes 2 to 3 µs, an expert's gate and up 1.4 µs, and
-// the CTAs are not all at the same place. From 4 of 8 on nobody waits; more would only leave more
+// the CTAs are not all at the same place. From 4 of 8 on no CTA waits; more would only leave more
 // of down for the end, where the memory has nothing else to do.
 CAUSEWAY_STREAM int one_token_lag(int experts) { return experts < 4 ? 1 : experts / 2; }
 

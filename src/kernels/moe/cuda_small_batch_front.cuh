@@ -192,7 +192,7 @@ struct SmallBatchFront {
     return rows;
   }
 
-  // The pairs' weights, once the grouping is there: nobody needs them before down.
+  // Computes the pairs' weights, once the grouping is there. Down is the first to need them.
   CAUSEWAY_DEVICE void weigh() const {
 #pragma unroll 1
     for (int r = thread(); r < args.tokens * args.k; r += kWorkers) {

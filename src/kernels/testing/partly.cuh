@@ -7,8 +7,9 @@
 
 namespace causeway::kernels::testing {
 
-// The rest must stay. It is written just before, and what HBM has is something else, so that a line
-// that is dropped comes back as that: each, if nobody else uses the GPU.
+// The rest must stay. The memory is written just before, and HBM still holds another value, so a
+// line that is dropped comes back with that value: every such line, if no other program uses the
+// GPU.
 class Partly {
  public:
   explicit Partly(Random& random) {
