@@ -5,8 +5,6 @@
 
 #include "fleet/fleet_core_state.h"
 
-#include "base/dcheck.h"
-
 namespace causeway::fleet {
 
 void FleetCore::State::resume_all(SliceId from, bool lost) {
@@ -31,7 +29,6 @@ void FleetCore::State::resume_all(SliceId from, bool lost) {
 
 // False: it has been refused.
 bool FleetCore::State::may_resume(RequestId id, Asked& asked, bool lost) {
-  CAUSEWAY_DCHECK(!asked.slice.valid(), "no slice has a request that is to be held again");
   if (asked.cancelled || stopped) {
     refuse_held(id, request::FinishReason::kCancelled, {});
     return false;
@@ -49,7 +46,6 @@ bool FleetCore::State::may_resume(RequestId id, Asked& asked, bool lost) {
 }
 
 void FleetCore::State::hold_again(Model& model, const std::vector<RequestId>& again) {
-  CAUSEWAY_DCHECK(!again.empty(), "a model waits again for requests of its own");
   for (const RequestId id : again) {
     const Nanos onset = requests.at(id).onset;
     model.onset = model.held.empty() && id == again.front() ? onset : std::min(model.onset, onset);

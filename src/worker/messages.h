@@ -24,9 +24,8 @@
 namespace causeway::worker {
 
 inline constexpr std::uint32_t kProtocol = 4;
-// The first bytes of every connection: no other protocol has them.
-inline constexpr std::uint64_t kMagic = 0x6b72776361757365;
-inline constexpr std::int64_t kSlicesMax = 64;  // of a worker
+inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // no other protocol's first bytes
+inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
 enum class Backend : std::uint8_t { kHost, kCuda };
 
