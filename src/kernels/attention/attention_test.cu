@@ -572,23 +572,22 @@ void run_small_batch(testing::Report& report, Late& late, cudaStream_t stream, R
     std::vector<std::int64_t> lengths;  // 0: an empty place
   };
   std::vector<Load> loads = {
-      {{"small batch", 12, {32, 4, 128}, true}, {1, 15, 16, 17}},
-      {{"small batch", 42, {32, 4, 128}, true}, {1024}},
-      {{"small batch", 42, {32, 4, 128}, true}, {1025, 0, 129, 2300}},
-      {{"small batch", 32, {32, 8, 128}}, {1025}},
-      {{"small batch", 1, {4, 2, 128}}, {127, 128, 129}},
-      {{"small batch", 128, {32, 8, 64}}, {1025, 33, 0}},
-      {{"small batch", 7, {16, 1, 128}, true}, {700, 161}},
-      {{"small batch", 16, {18, 2, 64}, true}, {515, 1}},
-      {{"small batch", 5, {10, 1, 64}}, {2049}},
-      {{"small batch", 32, {8, 8, 128}}, {160, 1281}},
+      {{"small", 12, {32, 4, 128}, true}, {1, 15, 16, 17}},
+      {{"small", 42, {32, 4, 128}, true}, {1024}},
+      {{"small", 42, {32, 4, 128}, true}, {1025, 0, 129, 2300}},
+      {{"small", 32, {32, 8, 128}}, {1025}},
+      {{"small", 1, {4, 2, 128}}, {127, 128, 129}},
+      {{"small", 128, {32, 8, 64}}, {1025, 33, 0}},
+      {{"small", 7, {16, 1, 128}, true}, {700, 161}},
+      {{"small", 16, {18, 2, 64}, true}, {515, 1}},
+      {{"small", 5, {10, 1, 64}}, {2049}},
+      {{"small", 32, {8, 8, 128}}, {160, 1281}},
   };
   if (small) {
-    loads = {{{"small batch", 12, {8, 1, 128}, true}, {1, 40}},
-             {{"small batch", 5, {11, 1, 64}, true}, {90}}};
+    loads = {{{"small", 12, {8, 1, 128}, true}, {1, 40}}, {{"small", 5, {11, 1, 64}, true}, {90}}};
   } else {
-    loads.push_back({{"small batch", 42, {32, 4, 128}, true}, {16384}});
-    loads.push_back({{"small batch", 16, {9, 1, 64}}, {16385}});
+    loads.push_back({{"small", 42, {32, 4, 128}, true}, {16384}});
+    loads.push_back({{"small", 16, {9, 1, 64}}, {16385}});
   }
   for (const Load& load : loads) {
     Case c{.shape = load.shape, .seed = random.bits()};
@@ -730,10 +729,9 @@ void check_refusals(testing::Report& report) {
 
 void check_clusters(testing::Report& report) {
   const Heads heads{32, 4, 128};
-  report.check(parts::small_batch_room(heads, 8) > 0 &&
-                   parts::small_batch_room(heads, 4) >= parts::small_batch_room(heads, 8),
-               "room for clusters");
-  report.check(small_batch_cluster(heads, 1) == 8 || parts::small_batch_room(heads, 8) < heads.kv,
+  const auto room = [&](int cluster) { return parts::small_batch_room(heads, cluster); };
+  report.check(room(8) > 0 && room(4) >= room(8), "room for clusters");
+  report.check(small_batch_cluster(heads, 1) == 8 || room(8) < heads.kv,
                "one sequence is not served by clusters of 8");
 }
 
