@@ -327,8 +327,8 @@ void EngineCore::State::update_weights(Nanos now) {
   if (border && may_start()) move_border(now);
   cache->decide(now);
   if (border) border->hand_over();
-  // planted bug: it does not look again when a turn ends
-  if (!CAUSEWAY_PLANTED(8)) weights_look = cache->next_turn_end(now);
+  // planted bug: it does not look again when a quantum ends
+  if (!CAUSEWAY_PLANTED(8)) weights_look = cache->next_quantum_end(now);
   if (border && border->again()) {
     weights_look = std::min(weights_look.value_or(*border->again()), *border->again());
   }

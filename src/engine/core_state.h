@@ -71,7 +71,7 @@ struct ModelEntry {
   };
   std::optional<Switching> switching = {};
 
-  // Of a streamed one: that cross the link at a step.
+  // For a streamed model: the bytes that cross the link at a step.
   Bytes pass_bytes() const {
     return facts.weights.experts ? missed.a_step() : facts.weights.streamed_bytes();
   }
@@ -175,7 +175,7 @@ class EngineCore::State {
   // What a decision needs to know beside the cache; nothing where KV does not rotate.
   schedule::RotationInputs rotation_inputs(Nanos now);
   WeightsIn weights_in() const;
-  // Of the lane's step that has ended.
+  // The lane's step has ended: tells the rotation how long it took, and counts missed experts.
   void measure_step(const StepLane& lane, ModelId model, Nanos took);
   // Says, once, that one is computed again because host memory has no room for its KV.
   void tell_full(RequestId victim);

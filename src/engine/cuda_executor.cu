@@ -176,9 +176,9 @@ Status CudaExecutor::State::open() {
   CAUSEWAY_ASSIGN(stream, device::make_cuda_stream(slice, "steps", device::CopyPriority::kStep));
   CAUSEWAY_ASSIGN(uploads, device::make_cuda_stream(slice, "tables", device::CopyPriority::kStep));
   const model::CudaStepLimits& limits = workspace.limits();
-  buckets = model::decode_buckets(limits.places);
-  table_elements = static_cast<std::size_t>(
-      model::table_elements_max(limits.rows, limits.places, limits.frames));
+  buckets = model::decode_buckets(limits.slots);
+  table_elements =
+      static_cast<std::size_t>(model::table_elements_max(limits.rows, limits.slots, limits.frames));
   for (Flight& flight : flights) CAUSEWAY_TRY(open(flight, workspace));
   if (!streamed) return {};
   for (auto& mark : streamed->marks) {
@@ -192,7 +192,7 @@ Status CudaExecutor::State::open(Flight& flight, const model::CudaWorkspace& of)
   CAUSEWAY_ASSIGN(flight.begun, slice.make_event());
   CAUSEWAY_ASSIGN(flight.ended, slice.make_event());
   // Memory is taken now: later it would wait for the step that runs.
-  CAUSEWAY_TRY(flight.sampler.reserve(of.limits().places));
+  CAUSEWAY_TRY(flight.sampler.reserve(of.limits().slots));
   return flight.tables.ensure(table_elements);
 }
 
@@ -285,8 +285,8 @@ Status CudaExecutor::State::check_limits(const request::Batch& batch,
     CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
   }
   const model::CudaStepLimits& limits = of.limits();
-  if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.places ||
-      std::ssize(batch.frames) > limits.frames || batch.logit_rows() > limits.places) {
+  if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.slots ||
+      std::ssize(batch.frames) > limits.frames || batch.logit_rows() > limits.slots) {
     return invalid_argument("a step of " + std::to_string(batch.tokens.size()) + " tokens, " +
                             std::to_string(batch.entries.size()) + " sequences, " +
                             std::to_string(batch.frames.size()) + " frames and " +

@@ -268,7 +268,7 @@ bool equal_to_the_bit(const Answers& a, const Answers& b) {
 
 void check_against_host(const char* name, model::Family family, device::Device& device,
                         std::uint64_t seed, Report& report) {
-  Slices slices(tiny_config(family), device, seed, {.rows = 256, .places = 128, .frames = 4096});
+  Slices slices(tiny_config(family), device, seed, {.rows = 256, .slots = 128, .frames = 4096});
   Random random(seed);
   const auto requests = random_requests(
       {.count = 40, .stops = false, .edited = true, .narrow = true, .top_logprobs = 3}, random);
@@ -304,7 +304,7 @@ void check_against_host(const char* name, model::Family family, device::Device& 
 // All come at once and end by length: every step's batch is the same.
 void check_in_flight(device::Device& device, std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(model::Family::kLlama), device, seed,
-                {.rows = 256, .places = 128, .frames = 4096});
+                {.rows = 256, .slots = 128, .frames = 4096});
   Random random(seed);
   for (const std::int64_t count : {1, 5, 33, 100}) {
     const auto requests =
@@ -362,7 +362,7 @@ request::Batch one_token_batch(std::int64_t step, ModelId model) {
 
 void check_refusals(device::Device& device, std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(model::Family::kQwen3), device, seed,
-                {.rows = 64, .places = 4, .frames = 64});
+                {.rows = 64, .slots = 4, .frames = 64});
   CudaExecutor& gpu = slices.gpu();
   const auto code = [](const Status& status) {
     return status.ok() ? ErrorCode::kIo : status.error().code;
@@ -381,7 +381,7 @@ void check_refusals(device::Device& device, std::uint64_t seed, Report& report) 
                      result->sampled.size() == 1 && result->duration > Nanos(0),
                  "the results come in order");
   }
-  // More sequences than the workspace has places for: the requests fail, the engine lives on.
+  // More sequences than the workspace has slots for: the requests fail, the engine lives on.
   Random random(seed);
   const auto requests = random_requests({.count = 9, .prompt_max = 4, .stops = false}, random);
   TinyRun run = make_run(slices, kFrames);
@@ -408,7 +408,7 @@ void check_refusals(device::Device& device, std::uint64_t seed, Report& report) 
 void measure_company(device::Device& device, std::uint64_t seed, Report& report) {
   constexpr std::int64_t kWatched = 8, kTokens = 64;
   Slices slices(tiny_config(model::Family::kLlama), device, seed,
-                {.rows = 256, .places = 128, .frames = 4096});
+                {.rows = 256, .slots = 128, .frames = 4096});
   Random random(seed);
   const RandomRequests wanted{.count = 128 + kWatched,
                               .output_max = 1,

@@ -44,7 +44,7 @@ struct CoreOptions {
   std::optional<schedule::BorderRules> border = {};
   bool prefix_caching = true;
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
-  // KV turns between HBM and host memory, where `twins` frames have room at the start, of `frame`
+  // KV rotates between HBM and host memory, where `twins` frames have room at the start, of `frame`
   // bytes each; 0: it does not. Only with an executor that rotates. A schedule that does not rotate
   // uses none.
   std::int64_t twins = 0;

@@ -51,11 +51,11 @@ class FleetCore::State {
     std::optional<Nanos> resume_until;  // when those of the held that go on are given up
     DecayedCount rate;
     std::string last_error;
-    // As the sums have it.
+    // What the view and the sums count for the model; out of date while `changed`.
     SliceId shown;  // on which slice of the view
     Bytes host_there, host_reserved;
-    std::optional<UnloadCandidate> unloadable;  // as it is in the order of those
-    bool changed = false;                       // since
+    std::optional<UnloadCandidate> unloadable;  // its entry among those
+    bool changed = false;
   };
   struct Slice {
     SliceSpec spec;

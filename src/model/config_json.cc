@@ -99,7 +99,7 @@ std::string config_json(const ModelConfig& config) {
   root["rms_norm_eps"] = config.norm_epsilon;
   root["rope_theta"] = config.rope_theta;
   root["rope_scaling"] = config.rope_scaling ? rope_json(*config.rope_scaling) : ordered_json();
-  if (config.partly_turned()) root["partial_rotary_factor"] = rotary_factor(config);
+  if (config.partly_rotated()) root["partial_rotary_factor"] = rotary_factor(config);
   if (traits.attention_biases == AttentionBiases::kConfigured) {
     root["attention_bias"] = config.attention_bias;
   }

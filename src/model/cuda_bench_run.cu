@@ -98,10 +98,10 @@ Status Bench::prepare() {
   CAUSEWAY_ASSIGN(const auto placed, weights::lay_out(plan_weights(c, DType::kBF16)));
   CAUSEWAY_ASSIGN(layout_, kv::plan_block(kv_shape(c, DType::kBF16), kFrame));
   const std::int64_t block = layout_.tokens.count;
-  const std::int64_t places =
+  const std::int64_t slots =
       *std::max_element(options_.decode_batches.begin(), options_.decode_batches.end());
   const std::int64_t frames =
-      std::max(places * (options_.decode_context / block + 1), options_.prefill_tokens / block + 1);
+      std::max(slots * (options_.decode_context / block + 1), options_.prefill_tokens / block + 1);
   CAUSEWAY_ASSIGN(weights_memory_, take(device_, placed.bytes, device::Arena::End::kHigh));
   CAUSEWAY_ASSIGN(kv_memory_, take(device_, kFrame * frames, device::Arena::End::kLow));
   CAUSEWAY_ASSIGN(matmul_memory_,
@@ -111,7 +111,7 @@ Status Bench::prepare() {
   CAUSEWAY_TRY(kernels::bench::cuda_fill_random_bf16(kv_memory_.data(), kv_memory_.bytes(), 5, 0.5f,
                                                      stream_));
   const CudaStepLimits limits{
-      .rows = std::max(options_.prefill_tokens, places), .places = places, .frames = frames};
+      .rows = std::max(options_.prefill_tokens, slots), .slots = slots, .frames = frames};
   CAUSEWAY_ASSIGN(workspace_, CudaWorkspace::create(device_, c, limits,
                                                     device_.capabilities().processors, stream_));
   constexpr std::uint64_t kNone = 0;
@@ -122,7 +122,7 @@ Status Bench::prepare() {
                   CudaForward::create(c, {.cached = {&placed, weights_memory_.data()}}, *workspace_,
                                       {.graphs = options_.graphs, .experts_read = experts_read}));
   table_elements_ =
-      static_cast<std::size_t>(table_elements_max(limits.rows, limits.places, limits.frames));
+      static_cast<std::size_t>(table_elements_max(limits.rows, limits.slots, limits.frames));
   void* pinned = nullptr;
   CAUSEWAY_TRY(
       cuda_status(cudaMallocHost(&pinned, 4 * table_elements_), "pinned memory for tables"));

@@ -91,7 +91,7 @@ class CudaForward {
   Result<bool> load_kernels(const StepShape& shape, const KvMemory& kv,
                             const std::function<bool()>& stop, kernels::CudaStream stream);
 
-  // f32 [places][vocab] in device memory: of the last step.
+  // f32 [slots][vocab] in device memory: of the last step.
   const float* logits() const;
   // bf16 [rows of logits][hidden] in device memory: what the head has read (the final norm of the
   // last layer), until the next step of the workspace begins.

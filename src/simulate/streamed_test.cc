@@ -163,7 +163,7 @@ TEST_F(StreamedSteps, AreEnqueuedTwoRangesAtATime) {
   const auto results = run_until(millis(34), 1);
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].step, StepId(3));
-  EXPECT_EQ(executor_.turn_ends_at(), std::nullopt);
+  EXPECT_EQ(executor_.item_ends_at(), std::nullopt);
 }
 
 TEST_F(StreamedSteps, FindGroupsThatAreOverwrittenTooSoon) {
@@ -230,7 +230,7 @@ TEST(SimulatedSemaphore, ShowsWhatIsToComeWhenItsTimeHasCome) {
   EXPECT_EQ(semaphore.value(), 4u);
 }
 
-TEST(RingPlaces, GroupsThatShareAnExtentDoNotOverwriteEachOther) {
+TEST(RingLayout, GroupsThatShareAnExtentDoNotOverwriteEachOther) {
   // Groups of 1,500 bytes on extents of 1,000: neighbours share every third extent. A ring of four.
   weights::WeightLayout layout;
   std::vector<weights::ReadingStep> reading;
@@ -243,11 +243,11 @@ TEST(RingPlaces, GroupsThatShareAnExtentDoNotOverwriteEachOther) {
   const auto plan = weights::plan_stream(
       layout, reading, {.extent = Bytes(1000), .budget = Bytes(4000), .ring = Bytes(4000)});
   ASSERT_TRUE(plan.ok()) << plan.error().message;
-  const RingPlaces places(*plan, Bytes(1000));
-  EXPECT_EQ(places.overwrites(0), (std::vector{2, 3}));
-  EXPECT_EQ(places.overwrites(1), (std::vector{3}));
-  EXPECT_EQ(places.extents(0).size(), 2u);
-  EXPECT_EQ(places.extents(1).front(), places.extents(0).back());
+  const RingLayout layout(*plan, Bytes(1000));
+  EXPECT_EQ(layout.overwrites(0), (std::vector{2, 3}));
+  EXPECT_EQ(layout.overwrites(1), (std::vector{3}));
+  EXPECT_EQ(layout.extents(0).size(), 2u);
+  EXPECT_EQ(layout.extents(1).front(), layout.extents(0).back());
 }
 
 // Of Qwen3-32B's shape, and an 8B model.

@@ -259,7 +259,7 @@ CudaSlice::Chosen CudaSlice::with_config(const CudaCandidate& candidate,
   Chosen together = chosen_;
   model::CudaStepLimits& limits = together.limits;
   limits.rows = std::max(schedule.tokens_per_step_max, schedule.running_max);
-  limits.places = schedule.running_max;
+  limits.slots = schedule.running_max;
   const std::int64_t frames = frames_of(candidate.max_model_len, card);
   limits.frames = together.models() == 0 ? frames : std::max(limits.frames, frames);
   return together;

@@ -92,7 +92,7 @@ class Worker {
   static Result<std::unique_ptr<Worker>> start(const WorkerOptions& options, slice::ModelHome& home,
                                                const Clock& clock, engine::OutputSink& sink);
   explicit Worker(std::unique_ptr<State> state);  // by start()
-  // As stop().
+  // Stops the worker, as stop() does.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

@@ -2,8 +2,8 @@
 // from the catalogue's configurations, and generated ones; mixed steps of decode, prompts and empty
 // places; norm, rope and KV writes included; frames poisoned with NaN where no token lies, and each
 // input until just before it must be there (testing/late.cuh).
-//   attention_gpu_test [--cases N] [--seed S] [--small] [--few]
-// --small: for compute-sanitizer, at most 4 cases; --few: the kernel for few sequences only
+//   attention_gpu_test [--cases N] [--seed S] [--small] [--small-batch]
+// --small: for compute-sanitizer, at most 4 cases; --small-batch: the kernel for small batches only
 #include <optional>
 
 #include "base/testing/arguments.h"
@@ -57,7 +57,7 @@ struct Way {
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
   bool fused = false;  // decode rows are prepared by their attention kernel
-  int cluster = 0;     // of the kernel for few sequences
+  int cluster = 0;     // of the kernel for small batches
 };
 
 // A case's memory on both sides. Frames of two layers, of which the second is used.
@@ -406,7 +406,7 @@ void run_way(const Case& c, const Way& way, Problem& problem, Outputs& outputs,
                           .q_stride = problem.stride,
                           .out = outputs.out.get(),
                           .workspace = outputs.workspace.get(),
-                          .fresh = way.fused ? &whole : nullptr,
+                          .fused_prepare = way.fused ? &whole : nullptr,
                           .prefill_kernel = way.prefill_kernel,
                           .decode_kernel = way.decode_kernel,
                           .cluster = way.cluster,
@@ -565,28 +565,29 @@ void run_shared(testing::Report& report, Late& late, cudaStream_t stream, Random
 
 // Few sequences, by clusters of any size: fewer tiles than CTAs, tiles that they do not share
 // evenly, more than one round, lengths around the borders of tiles, frames and rounds.
-void run_few(testing::Report& report, Late& late, cudaStream_t stream, Random& random, bool small) {
+void run_small_batch(testing::Report& report, Late& late, cudaStream_t stream, Random& random,
+                     bool small) {
   struct Load {
     Shape shape;
     std::vector<std::int64_t> lengths;  // 0: an empty place
   };
   std::vector<Load> loads = {
-      {{"few", 12, {32, 4, 128}, true}, {1, 15, 16, 17}},
-      {{"few", 42, {32, 4, 128}, true}, {1024}},
-      {{"few", 42, {32, 4, 128}, true}, {1025, 0, 129, 2300}},
-      {{"few", 32, {32, 8, 128}}, {1025}},
-      {{"few", 1, {4, 2, 128}}, {127, 128, 129}},
-      {{"few", 128, {32, 8, 64}}, {1025, 33, 0}},
-      {{"few", 7, {16, 1, 128}, true}, {700, 161}},
-      {{"few", 16, {18, 2, 64}, true}, {515, 1}},
-      {{"few", 5, {10, 1, 64}}, {2049}},
-      {{"few", 32, {8, 8, 128}}, {160, 1281}},
+      {{"small", 12, {32, 4, 128}, true}, {1, 15, 16, 17}},
+      {{"small", 42, {32, 4, 128}, true}, {1024}},
+      {{"small", 42, {32, 4, 128}, true}, {1025, 0, 129, 2300}},
+      {{"small", 32, {32, 8, 128}}, {1025}},
+      {{"small", 1, {4, 2, 128}}, {127, 128, 129}},
+      {{"small", 128, {32, 8, 64}}, {1025, 33, 0}},
+      {{"small", 7, {16, 1, 128}, true}, {700, 161}},
+      {{"small", 16, {18, 2, 64}, true}, {515, 1}},
+      {{"small", 5, {10, 1, 64}}, {2049}},
+      {{"small", 32, {8, 8, 128}}, {160, 1281}},
   };
   if (small) {
-    loads = {{{"few", 12, {8, 1, 128}, true}, {1, 40}}, {{"few", 5, {11, 1, 64}, true}, {90}}};
+    loads = {{{"small", 12, {8, 1, 128}, true}, {1, 40}}, {{"small", 5, {11, 1, 64}, true}, {90}}};
   } else {
-    loads.push_back({{"few", 42, {32, 4, 128}, true}, {16384}});
-    loads.push_back({{"few", 16, {9, 1, 64}}, {16385}});
+    loads.push_back({{"small", 42, {32, 4, 128}, true}, {16384}});
+    loads.push_back({{"small", 16, {9, 1, 64}}, {16385}});
   }
   for (const Load& load : loads) {
     Case c{.shape = load.shape, .seed = random.bits()};
@@ -728,10 +729,9 @@ void check_refusals(testing::Report& report) {
 
 void check_clusters(testing::Report& report) {
   const Heads heads{32, 4, 128};
-  report.check(
-      parts::few_room(heads, 8) > 0 && parts::few_room(heads, 4) >= parts::few_room(heads, 8),
-      "room for clusters");
-  report.check(few_cluster(heads, 1) == 8 || parts::few_room(heads, 8) < heads.kv,
+  const auto room = [&](int cluster) { return parts::small_batch_room(heads, cluster); };
+  report.check(room(8) > 0 && room(4) >= room(8), "room for clusters");
+  report.check(small_batch_cluster(heads, 1) == 8 || room(8) < heads.kv,
                "one sequence is not served by clusters of 8");
 }
 
@@ -741,7 +741,7 @@ void progress(const char* what) {
   std::fflush(stdout);
 }
 
-int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
+int run_all(int cases, std::uint64_t seed, bool small, bool only_small_batch) {
   if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu, FlashInfer %s\n", seed, has_flashinfer() ? "on" : "off");
   cudaStream_t stream;
@@ -751,8 +751,8 @@ int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
   check_refusals(report);
   check_clusters(report);
   Random random(seed);
-  run_few(report, late, stream, random, small);
-  if (only_few) return report.finish();
+  run_small_batch(report, late, stream, random, small);
+  if (only_small_batch) return report.finish();
   for (const Shape& shape : kCatalogue) {
     if (small && shape.heads.query * shape.heads.size > 28 * 128) continue;
     for (int i = 0; i < (small ? 1 : 3); ++i) {
@@ -794,7 +794,7 @@ int main(int argc, char** argv) {
   causeway::Arguments arguments(argc, argv);
   const auto seed = arguments.number("--seed", std::uint64_t{20260101});
   const int cases = arguments.number("--cases", 40);
-  const bool small = arguments.flag("--small"), only_few = arguments.flag("--few");
+  const bool small = arguments.flag("--small"), only_small_batch = arguments.flag("--small-batch");
   arguments.finish();
-  return causeway::kernels::attention::run_all(cases, seed, small, only_few);
+  return causeway::kernels::attention::run_all(cases, seed, small, only_small_batch);
 }

@@ -32,15 +32,15 @@ constexpr bool split_serves(const Heads& heads) {
 
 // Sequences [0, decode) by clusters of CTAs, one launch and no plan: for heads that the split
 // kernel serves, at most 65,535 sequences, and fast for few.
-constexpr int kFewClusterMax = 16;  // CTAs
+constexpr int kSmallBatchClusterMax = 16;  // CTAs
 // How many clusters of so many CTAs the current context has room for at once, each CTA on an SM of
 // its own: those of a cluster lie together. 0: the driver does not say.
-std::int64_t few_room(const Heads& heads, int cluster);
+std::int64_t small_batch_room(const Heads& heads, int cluster);
 // CTAs of a cluster, where there is room for so many clusters of 4 and of 8; 0: the split kernel
 // serves. Pure.
-int choose_few_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
-                       std::int64_t room_of_8);
-Status run_few(const ParamsCuda& params, CudaStream stream);
+int choose_small_batch_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
+                               std::int64_t room_of_8);
+Status run_small_batch(const ParamsCuda& params, CudaStream stream);
 
 // Sequences [decode, sequences), which may be any. `tiles` is what list_tiles wrote.
 // Query tokens × query heads a KV head, of a tile: what FlashInfer's kernel has room for.

@@ -71,8 +71,8 @@ class Bench {
   // A quarter of the buffer, another one each time: no cache keeps it until its turn comes again.
   double bandwidth() {
     const std::size_t quarter = buffer_.size() / 4;
-    turn_ = (turn_ + 1) % 4;
-    return read_bandwidth(buffer_.subspan(turn_ * quarter, quarter), clock_);
+    quarter_ = (quarter_ + 1) % 4;
+    return read_bandwidth(buffer_.subspan(quarter_ * quarter, quarter), clock_);
   }
 
   void limits() {
@@ -249,7 +249,7 @@ class Bench {
   const BenchProgress* announce_ = nullptr;
   std::int64_t total_ = 0;
   std::vector<KernelBenchRow> rows_;
-  std::size_t turn_ = 0;
+  std::size_t quarter_ = 0;
   std::int64_t cursor_ = 0;
   MatmulPeak peak_;
   gemm::Gemm gemm_;

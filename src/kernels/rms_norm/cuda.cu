@@ -27,7 +27,7 @@ struct Args {
   const Bf16x8* added;         // [tokens][vectors]: whose norm is added to x
   const Bf16x8* added_weight;  // [vectors]
   bool drops;                  // parts are dropped: their rows are whole lines
-  SpentLines spent[kSpentMax];
+  DiscardLines discards[kDiscardsMax];
 };
 
 // Of a vector's parts four threads share a line: the first of them, when all have read theirs.
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
   // Beside the loads, which are on their way. Unrolled: what is indexed by a variable of the
   // arguments lies in the thread's own memory.
 #pragma unroll
-  for (const SpentLines& lines : a.spent) discard(lines);
+  for (const DiscardLines& lines : a.discards) discard(lines);
 
   // ---- squares -------------------------------------------------------------------------------
   float squares = 0, wide[8];
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kThreadsMax) join_kernel(const Args a) {
   widen(holds ? a.x[place] : zero, x);
   widen(holds ? a.added[place] : zero, y);
 #pragma unroll
-  for (const SpentLines& lines : a.spent) discard(lines);
+  for (const DiscardLines& lines : a.discards) discard(lines);
 
   // ---- the sum, as it is kept -----------------------------------------------------------------
   const Gain of_added(a, block_sum(sum_of_squares(y), sums[0]));
@@ -235,7 +235,7 @@ Status run(const ParamsCuda& p, CudaStream stream) {
                .added_weight = static_cast<const Bf16x8*>(p.added_weight),
                .drops = !p.parts_stay && vectors % 4 == 0 &&
                         reinterpret_cast<uintptr_t>(p.parts) % 128 == 0};
-  for (std::size_t i = 0; i < kSpentMax; ++i) args.spent[i] = spent_lines(p.spent[i]);
+  for (std::size_t i = 0; i < kDiscardsMax; ++i) args.discards[i] = discard_lines(p.discards[i]);
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.rows)), dim3(threads)};
   auto* kernel = joins            ? join_kernel
                  : adds           ? norm_kernel<1, true>

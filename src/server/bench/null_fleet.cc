@@ -46,7 +46,7 @@ Status NullFleet::submit(request::Request request) {
   {
     const std::lock_guard lock(mutex_);
     running_.push_back({request.id, request.max_tokens.count, false});
-    ++fresh_;
+    ++unstarted_;
     gathered_ = gathered_ || static_cast<std::int64_t>(running_.size()) >= options_.gather;
   }
   changed_.notify_all();
@@ -78,7 +78,7 @@ void NullFleet::play() {
     const Nanos now = clock_.now();
     const bool all = gathered_ && now >= next;
     if (all) next = now + options_.token_gap;
-    if (!all && fresh_ == 0) {
+    if (!all && unstarted_ == 0) {
       changed_.wait_for(lock, std::chrono::nanoseconds(std::max((next - now).count, 100'000l)));
       continue;
     }
@@ -103,7 +103,7 @@ std::vector<request::Output> NullFleet::step(bool all) {
     outputs.push_back(std::move(output));
   }
   std::erase_if(running_, [](const Running& running) { return running.tokens_left <= 0; });
-  fresh_ = 0;
+  unstarted_ = 0;
   return outputs;
 }
 

@@ -55,7 +55,7 @@ class NullFleet final : public fleet::Fleet {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Running> running_;
-  std::size_t fresh_ = 0;  // of running_, without a token yet
+  std::size_t unstarted_ = 0;  // of running_, without a token yet
   bool gathered_ = false;
   bool ending_ = false;
   std::thread thread_;
