@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/kernel_rows.h"
+#include "bench/kernels/kernel_bench.h"
+#include "bench/model/forward_bench.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
 #include "device/host_memory.h"
-#include "kernels/bench/kernel_bench.h"
 #include "kernels/cpu.h"
-#include "model/forward_bench.h"
 
 namespace causeway::app {
 namespace {

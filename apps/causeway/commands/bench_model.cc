@@ -4,12 +4,12 @@
 
 #include "bench/explain_model.h"
 #include "bench/kernel_rows.h"
+#include "bench/model/forward_bench.h"
 #include "bench/model_on_gpu.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
 #include "commands/model_config.h"
 #include "device/host_memory.h"
-#include "model/forward_bench.h"
 
 namespace causeway::app {
 namespace {
