@@ -32,6 +32,7 @@ struct KernelBenchRow {
   std::string limit_name;  // what the limit is
   std::vector<FurtherLimit> further = {};
   double ratio_wanted = 0;  // the ratio that the project demands; 0: none
+  double per_token = 0;     // what a token takes of `unit`, without "/s"; 0: nothing of tokens
 };
 
 struct KernelBenchOptions {
