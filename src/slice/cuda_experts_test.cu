@@ -162,6 +162,7 @@ int run(std::uint64_t seed, std::int64_t requests) {
   wrong += check_policy(memory, expected, "lru", ExpertPolicy::kLru, random, requests);
   wrong +=
       check_policy(memory, expected, "activation", ExpertPolicy::kActivation, random, requests);
+  wrong += check_policy(memory, expected, "map", ExpertPolicy::kMap, random, requests);
   wrong += check_policy(memory, expected, "whole layers", ExpertPolicy::kWhole, random, requests);
   return wrong == 0 ? 0 : 1;
 }

@@ -214,7 +214,8 @@ class SparseAnswers : public Answers {
 TEST_F(SparseAnswers, AreTheSameWhileExpertsComeAndGo) {
   const auto expected = undisturbed();
   for (const auto policy : {weights::ExpertPolicy::kFrequency, weights::ExpertPolicy::kLru,
-                            weights::ExpertPolicy::kActivation, weights::ExpertPolicy::kWhole}) {
+                            weights::ExpertPolicy::kActivation, weights::ExpertPolicy::kMap,
+                            weights::ExpertPolicy::kWhole}) {
     open_small(policy);
     ask_at_random(expected);
     request::Observation seen = slice_->engine().observe();

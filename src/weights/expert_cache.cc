@@ -12,12 +12,15 @@ namespace {
 
 // MoE-Infinity's: an expert that the sequence has not chosen still counts for something.
 constexpr double kLittle = 1e-3;
+// Sequences whose choices kMap remembers: 25 MB of Qwen3-30B-A3B's.
+constexpr std::int64_t kMaps = 512;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 
-ExpertCache::ExpertCache(const ExpertCacheOptions& options) : options_(options) {
+ExpertCache::ExpertCache(const ExpertCacheOptions& options)
+    : options_(options), maps_(options.layers, options.experts, kMaps) {
   CAUSEWAY_CHECK(options.policy != ExpertPolicy::kWhole && options.slots > 0 &&
                      options.slots <= options.layers * options.experts && options.loads_max > 0,
                  "slots for experts");
@@ -68,6 +71,7 @@ std::int64_t ExpertCache::take_counts(std::span<const std::uint32_t> chosen,
     case ExpertPolicy::kFrequency: score_frequency(chosen); break;
     case ExpertPolicy::kLru: score_lru(chosen); break;
     case ExpertPolicy::kActivation: score_activation(chosen); break;
+    case ExpertPolicy::kMap: score_map(chosen); break;
   }
   return misses;
 }
@@ -92,18 +96,33 @@ void ExpertCache::score_activation(std::span<const std::uint32_t> chosen) {
     const std::size_t first = at(layer * options_.experts), end = first + at(options_.experts);
     double all = 0;
     for (std::size_t e = first; e < end; ++e) all += of_sequence_[e] += chosen[e];
-    const double near = 1 - static_cast<double>(layer) / static_cast<double>(options_.layers);
     for (std::size_t e = first; e < end; ++e) {
-      scores_[e] = (of_sequence_[e] / std::max(all, 1.0) + kLittle) * near;
+      scores_[e] = (of_sequence_[e] / std::max(all, 1.0) + kLittle) * near(e);
     }
   }
 }
 
-void ExpertCache::sequence_begins() { std::fill(of_sequence_.begin(), of_sequence_.end(), 0); }
+void ExpertCache::score_map(std::span<const std::uint32_t> chosen) {
+  maps_.learn(chosen);
+  for (std::size_t e = 0; e < chosen.size(); ++e) {
+    scores_[e] = (maps_.expected()[e] + kLittle) * near(e);
+  }
+}
+
+double ExpertCache::near(std::size_t expert) const {
+  const auto layer = static_cast<std::int64_t>(expert) / options_.experts;
+  return 1 - static_cast<double>(layer) / static_cast<double>(options_.layers);
+}
+
+void ExpertCache::sequence_begins() {
+  std::fill(of_sequence_.begin(), of_sequence_.end(), 0);
+  maps_.sequence_begins();
+}
 
 bool ExpertCache::takes_over(std::int32_t expert, std::int32_t from) const {
-  if (options_.policy != ExpertPolicy::kFrequency) return score(expert) > score(from);
-  return score(expert) >= score(from) * options_.factor + options_.more;
+  const double ahead = score(expert) - score(from);
+  if (options_.policy != ExpertPolicy::kFrequency) return ahead > 0;
+  return ahead >= options_.deviations * std::sqrt(score(expert) + score(from)) + options_.more;
 }
 
 // The best of those at home. Among equals one of each layer in turn, so that no layer has all.
@@ -138,10 +157,12 @@ std::vector<std::int32_t> ExpertCache::lowest(std::size_t count) const {
   return cached;
 }
 
-// At most as many are loaded as were missed: of those that have the better claim to a slot.
+// At most as many are loaded as were missed: of those that have the better claim to a slot. An
+// expert that gives way is at home from then on, so those that would long wait for a copy stay.
 void ExpertCache::rearrange(std::int64_t loads) {
   // Those whose slots are empty still wait for what was wanted before.
-  const std::int64_t give_way = std::max<std::int64_t>(0, loads - empty_);
+  const std::int64_t give_way =
+      std::max<std::int64_t>(0, std::min<std::int64_t>(loads, options_.empty_max) - empty_);
   rank_wanted(at(empty_ + give_way));
   const std::vector<std::int32_t> victims = lowest(at(give_way));
   for (std::size_t i = 0; i < victims.size() && at(empty_) < wanted_.size(); ++i) {

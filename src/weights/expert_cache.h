@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "weights/expert_maps.h"
 #include "weights/expert_policy.h"
 
 namespace causeway::weights {
@@ -29,9 +30,12 @@ struct ExpertCacheOptions {
   // kFrequency: choices that are remembered of an expert which is chosen as often as any other.
   // A longer memory follows a sequence with favourites of its own more slowly.
   double memory = 4;
-  // kFrequency: an expert with `factor` × the choices of another and `more` takes its slot.
-  double factor = 1.5;
+  // kFrequency: an expert takes another's slot when its remembered choices, a, exceed the other's,
+  // b, by what chance explains, `deviations` of the √(a + b) of two counts, and by `more`.
+  double deviations = 1.5;
   double more = 1;
+  // Slots that may stand empty: experts give way only so far ahead of the copies that replace them.
+  int empty_max = 32;
 };
 
 class ExpertCache {
@@ -95,6 +99,9 @@ class ExpertCache {
   void score_frequency(std::span<const std::uint32_t> chosen);
   void score_lru(std::span<const std::uint32_t> chosen);
   void score_activation(std::span<const std::uint32_t> chosen);
+  void score_map(std::span<const std::uint32_t> chosen);
+  // How much sooner than the last layer a step reads this expert, (0, 1].
+  double near(std::size_t expert) const;
   // Experts give way to those that were missed.
   void rearrange(std::int64_t loads);
   void rank_wanted(std::size_t count);
@@ -106,6 +113,7 @@ class ExpertCache {
   std::vector<Slot> slots_;
   std::vector<double> scores_;       // by expert
   std::vector<double> of_sequence_;  // kActivation: choices of the running sequence
+  ExpertMaps maps_;                  // kMap
   std::deque<std::int32_t> wanted_;  // the next to be loaded, the best first
   std::int64_t empty_ = 0;           // slots
   int loading_ = 0;

@@ -15,6 +15,7 @@ enum class ExpertPolicy : std::uint8_t {
   kFrequency,   // chosen most often, with decay
   kLru,         // used last
   kActivation,  // chosen by the running sequence (MoE-Infinity, arXiv 2401.14361)
+  kMap,         // chosen by the sequence before that began most like it (FineMoE, arXiv 2502.05370)
 };
 
 // kInvalidArgument, naming those that there are.

@@ -299,9 +299,9 @@ class Serve final : public Command {
         .group("Memory");
     app.add_option("--experts-policy", experts_policy_,
                    "of a mixture of experts that is larger than its memory of the device, which "
-                   "experts it has: frequency, lru, activation; or whole: it is streamed in whole "
-                   "layers")
-        .one_of({"frequency", "lru", "activation", "whole"})
+                   "experts it has: frequency, lru, activation, map; or whole: it is streamed in "
+                   "whole layers")
+        .one_of({"frequency", "lru", "activation", "map", "whole"})
         .group("Memory")
         .show_default();
   }
