@@ -24,6 +24,13 @@ constexpr Nanos kBesideKernels = micros(1500);
 
 }  // namespace
 
+Status EngineCore::State::check_takes(ModelId model) const {
+  if (!lost.empty()) return unavailable(lost);
+  if (hung) return unavailable("the device does not answer: its step has not ended");
+  if (models.contains(model)) return {};
+  return invalid_argument("model " + std::to_string(model.value) + " is not in the engine");
+}
+
 bool EngineCore::State::in_step(ModelId model) const {
   const StepLane& lane = lane_of(model);
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {

@@ -147,6 +147,9 @@ class EngineCore::State {
            (rotation && rotation->under_way()) || stranded_until;
   }
   // How many frames a request may need.
+  // Whether a request for the model may come. kUnavailable: the device is lost or hangs;
+  // kInvalidArgument: the model is not here.
+  Status check_takes(ModelId model) const;
   std::int64_t frames_limit() const { return border ? border->frames_limit() : options.frames; }
   // Whether a step of the model may be submitted now; if only time is missing, notes when to ask
   // again.

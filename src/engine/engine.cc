@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -43,11 +44,11 @@ struct Cancel {
 struct AddTwins {
   std::int64_t count = 0;
 };
-using Command = std::variant<request::Request, Cancel, AddModel, AddTwins>;
+using Command = std::variant<CheckedRequest, Cancel, AddModel, AddTwins>;
 
 // A model as the submitting threads see it.
 struct ModelFront {
-  ModelFacts facts;
+  std::shared_ptr<const ModelFacts> facts;
   std::int64_t live = 0;  // requests that have not had their finished Output delivered
   bool draining = false;
 };
@@ -173,9 +174,9 @@ void Engine::State::take_commands(std::deque<Command>& commands) {
 
 void Engine::State::apply(Command&& command, std::vector<request::Output>& refused) {
   const Nanos now = clock.now();
-  if (auto* request = std::get_if<request::Request>(&command)) {
-    const RequestId id = request->id;
-    const std::int32_t attempt = request->attempt;
+  if (auto* request = std::get_if<CheckedRequest>(&command)) {
+    const RequestId id = (*request)->id;
+    const std::int32_t attempt = (*request)->attempt;
     const Status taken = core.submit(std::move(*request), now);
     if (!taken.ok()) refused.push_back(refusal(id, attempt, dead(), taken.error()));
   } else if (const auto* cancel = std::get_if<Cancel>(&command)) {
@@ -324,7 +325,8 @@ Status Engine::add_model(ModelId model, const ModelFacts& facts) {
   if (state_->cache != nullptr) CAUSEWAY_TRY(state_->cache->check_fits(facts.weights));
   const std::lock_guard lock(state_->mutex);
   if (!state_->accepting) return unavailable("the engine is stopping");
-  if (!state_->models.emplace(model, ModelFront{.facts = facts}).second) {
+  if (!state_->models.emplace(model, ModelFront{.facts = std::make_shared<const ModelFacts>(facts)})
+           .second) {
     return invalid_argument("model " + std::to_string(model.value) + " is in the engine already");
   }
   state_->inbox.push_back(AddModel{model, facts});
@@ -368,7 +370,7 @@ Status Engine::remove_model(ModelId model, Nanos timeout) {
 }
 
 Status Engine::submit(request::Request request) {
-  ModelFacts facts;
+  std::shared_ptr<const ModelFacts> facts;
   {
     const std::lock_guard lock(state_->mutex);
     if (!state_->accepting) return unavailable("the engine is stopping");
@@ -380,11 +382,13 @@ Status Engine::submit(request::Request request) {
     facts = at->second.facts;
   }
   // Reads the whole prompt: outside the lock.
-  CAUSEWAY_TRY(check_request(request, facts, state_->options.core.frames_max()));
+  CAUSEWAY_ASSIGN(CheckedRequest checked, CheckedRequest::check(std::move(request), *facts,
+                                                                state_->options.core.frames_max()));
 
   const std::lock_guard lock(state_->mutex);
-  const auto at = state_->models.find(request.model);
-  if (!state_->accepting || at == state_->models.end() || at->second.draining) {
+  const auto at = state_->models.find(checked->model);
+  const bool same = at != state_->models.end() && at->second.facts == facts;
+  if (!state_->accepting || !same || at->second.draining) {
     return unavailable("the engine is stopping, or the model is being removed");
   }
   if (!state_->lost.empty()) return unavailable(state_->lost);
@@ -394,12 +398,12 @@ Status Engine::submit(request::Request request) {
     return exhausted("the queue is full: " + std::to_string(requests) +
                      " requests are running or waiting; try again later");
   }
-  if (!state_->live.emplace(request.id, request.model).second) {
-    return invalid_argument("request " + std::to_string(request.id.value) + " is in the engine");
+  if (!state_->live.emplace(checked->id, checked->model).second) {
+    return invalid_argument("request " + std::to_string(checked->id.value) + " is in the engine");
   }
   CAUSEWAY_DCHECK(at->second.live >= 0 && requests >= 0, "requests are miscounted");
   at->second.live += 1;
-  state_->inbox.emplace_back(std::move(request));
+  state_->inbox.emplace_back(std::move(checked));
   state_->wake.notify_one();
   return {};
 }

@@ -77,14 +77,18 @@ Status EngineCore::remove_model(ModelId model) {
 }
 
 Status EngineCore::submit(request::Request request, Nanos now) {
-  if (!state_->lost.empty()) return unavailable(state_->lost);
-  if (state_->hung) return unavailable("the device does not answer: its step has not ended");
-  const auto model = state_->models.find(request.model);
-  if (model == state_->models.end()) {
-    return invalid_argument("model " + std::to_string(request.model.value) +
-                            " is not in the engine");
-  }
-  CAUSEWAY_TRY(check_request(request, model->second.facts, state_->frames_limit()));
+  CAUSEWAY_TRY(state_->check_takes(request.model));
+  const ModelFacts& facts = state_->models.at(request.model).facts;
+  CAUSEWAY_ASSIGN(CheckedRequest checked,
+                  CheckedRequest::check(std::move(request), facts, state_->frames_limit()));
+  return submit(std::move(checked), now);
+}
+
+Status EngineCore::submit(CheckedRequest checked, Nanos now) {
+  CAUSEWAY_TRY(state_->check_takes(checked->model));
+  const auto model = state_->models.find(checked->model);
+  CAUSEWAY_TRY(check_frames(*checked, model->second.facts, state_->frames_limit()));
+  request::Request request = std::move(checked).take();
   auto [place, inserted] = state_->sequences.try_emplace(request.id);
   if (!inserted) {
     return invalid_argument("request " + std::to_string(request.id.value) + " is in the engine");

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/checked_request.h"
 #include "engine/model_facts.h"
 #include "engine/step_executor.h"
 #include "kv/kv_cache.h"
@@ -84,7 +85,10 @@ class EngineCore {
   void add_twins(std::int64_t count);
 
   // Takes a request in; its outputs end with exactly one finished one, if and only if this
-  // succeeds. kInvalidArgument: it can never run; kUnavailable: the device hangs.
+  // succeeds. It was checked with the facts of its model here. kInvalidArgument: it can never run;
+  // kUnavailable: the device hangs.
+  Status submit(CheckedRequest request, Nanos now);
+  // Checks it first.
   Status submit(request::Request request, Nanos now);
   // Ends the request with kCancelled, also while a step computes it. No effect when unknown.
   void cancel(RequestId request, Nanos now);

@@ -233,6 +233,9 @@ TEST(Config, Gemma2) {
     EXPECT_EQ(config->window_of(layer), layer % 2 == 0 ? 512 : kNoWindow) << layer;
   }
   EXPECT_EQ(config_json(*parse_config(config_json(*config))), config_json(*config));
+  EXPECT_TRUE(json::parse(config_json(*config))["query_pre_attn_scalar"].is_number_integer());
+  const auto odd = parse_config(with(gemma2, "query_pre_attn_scalar", 24.5).dump());
+  EXPECT_EQ(json::parse(config_json(*odd))["query_pre_attn_scalar"], 24.5);
   EXPECT_EQ(parse_config(with(gemma2, "attn_logit_softcapping", nullptr).dump())->attention_cap, 0);
   EXPECT_EQ(parse_config(with(gemma2, "final_logit_softcapping", 20).dump())->logit_cap, 20);
   EXPECT_FALSE(parse_config(with(gemma2, "tie_word_embeddings", false).dump())->tied_embeddings);

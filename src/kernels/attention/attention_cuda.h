@@ -5,7 +5,8 @@
 // step is read from device memory, so that a captured graph serves every later step of its shape:
 //
 //   frames       ┌ of s 0 ┬ of s 1 ─ … ┐   int32 frame numbers, one sequence after the other
-//   frame_begin  0        ↑                [sequences + 1] where a sequence's frames begin
+//   frame_begin  0        ↑                [sequences + 1] where a sequence's frames begin; it may
+//                                          have more than its tokens fill, which are not read
 //   query_begin                            [sequences + 1] rows of q of a sequence
 //   length                                 [sequences] tokens with KV, the query tokens included;
 //                                          0: a place of the bucket without a sequence

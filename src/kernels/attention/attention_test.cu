@@ -14,6 +14,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/testing/gpu.cuh"
 #include "kernels/testing/late.cuh"
+#include "kernels/testing/wrong_row.cuh"
 
 namespace causeway::kernels::attention {
 namespace {
@@ -69,7 +70,7 @@ struct Step {
   std::int64_t tokens = 0;
 };
 
-// Frames that a decoding sequence has but does not use yet.
+// Frames that a sequence has but does not use yet.
 std::int64_t spare_frames(Random& random) {
   return random.chance(0.9) ? 0 : random.between(1, random.chance(0.5) ? 3 : 100);
 }
@@ -114,9 +115,8 @@ Step make_step(const Case& c, Random& random) {
       s.frames.back().push_back(FrameId(order[next]));
       s.flat.push_back(order[next++]);
     }
-    if (i < static_cast<std::size_t>(c.decode)) {
-      s.flat.resize(s.flat.size() + static_cast<std::size_t>(spare_frames(random)));
-    }
+    // All of them the same one, which is never written and so poison.
+    s.flat.resize(s.flat.size() + static_cast<std::size_t>(spare_frames(random)), order.back());
     s.frame_begin.push_back(static_cast<std::int32_t>(s.flat.size()));
     s.length.push_back(static_cast<std::int32_t>(length));
     // An empty decode place still has its row.
@@ -162,7 +162,8 @@ std::string describe(const Case& c, const Way& way) {
          std::to_string(static_cast<int>(way.prefill_kernel)) + (way.fused ? " fused" : "") +
          (way.cluster > 0 ? " clusters of " + std::to_string(way.cluster) : std::string()) +
          (c.window < kNoWindow ? " window of " + std::to_string(c.window) : std::string()) +
-         (c.cap > 0 ? " capped" : "") + " seed " + std::to_string(c.seed);
+         (c.cap > 0 ? " cap " + std::to_string(c.cap) : std::string()) + " seed " +
+         std::to_string(c.seed);
 }
 
 struct HostStep {
@@ -233,6 +234,17 @@ struct Outputs {
   std::vector<BFloat16> pool;  // fetched
 };
 
+// Whose row it is, in one line with what may set it apart from the others.
+std::string describe_row(const Step& s, const testing::WrongRow& wrong) {
+  const auto row = static_cast<std::size_t>(wrong.row);
+  const auto sequence = static_cast<std::size_t>(s.sequence[row]);
+  return "row " + std::to_string(row) + ": position " + std::to_string(s.position[row]) +
+         " of sequence " + std::to_string(sequence) + ", " + std::to_string(s.length[sequence]) +
+         " tokens in " + std::to_string(s.frames[sequence].size()) + " of its " +
+         std::to_string(s.frame_begin[sequence + 1] - s.frame_begin[sequence]) + " frames, heads" +
+         wrong.heads;
+}
+
 void compare(const Case& c, const Step& s, const std::string& name, const HostStep& host,
              const Outputs& outputs, testing::Report& report) {
   const auto first = outputs.out.fetch();
@@ -243,17 +255,10 @@ void compare(const Case& c, const Step& s, const std::string& name, const HostSt
   }
   const auto floats = testing::to_floats(first);
   report.error_at_most(testing::relative_error(floats, host.out), 8e-3, name);
-  // A row of a few tokens must not hide behind many.
-  const std::int64_t row = c.shape.heads.query * c.shape.heads.size;
-  for (std::int64_t t = 0; t < s.tokens; ++t) {
-    const std::vector<float> mine(floats.begin() + t * row, floats.begin() + (t + 1) * row);
-    const std::vector<float> wanted(host.out.begin() + t * row, host.out.begin() + (t + 1) * row);
-    const double error = testing::relative_error(mine, wanted);
-    if (error > 0.02) {
-      report.error_at_most(error, 0.02, name + " row " + std::to_string(t));
-      break;
-    }
-  }
+  const auto wrong =
+      testing::first_wrong_row(floats, host.out, c.shape.heads.query, c.shape.heads.size, 0.02);
+  if (wrong.row >= 0)
+    report.error_at_most(wrong.error, 0.02, describe_row(s, wrong) + " of " + name);
 }
 
 // A case's inputs on the device but for the KV. A step changes qkv: fresh_qkv is what it was.

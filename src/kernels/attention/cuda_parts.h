@@ -46,11 +46,10 @@ Status run_few(const ParamsCuda& params, CudaStream stream);
 // Query tokens × query heads a KV head, of a tile: what FlashInfer's kernel has room for.
 constexpr int prefill_tile_rows(std::int64_t head_size) { return head_size < 256 ? 128 : 64; }
 struct PrefillTiles {
-  std::int32_t* sequence = nullptr;   // [capacity] within the prefill sequences
-  std::int32_t* tile = nullptr;       // [capacity]
-  std::int32_t* zero = nullptr;       // [capacity]
-  bool* valid = nullptr;              // [capacity]
-  std::int32_t* last_page = nullptr;  // [prefill sequences] tokens in the last frame
+  std::int32_t* sequence = nullptr;  // [capacity] within the prefill sequences
+  std::int32_t* tile = nullptr;      // [capacity]
+  std::int32_t* zero = nullptr;      // [capacity]
+  bool* valid = nullptr;             // [capacity]
   std::int64_t capacity = 0;
 };
 std::int64_t prefill_tiles(const Heads& heads, std::int64_t sequences, std::int64_t tokens);

@@ -1,8 +1,9 @@
-#include "engine/model_facts.h"
+#include "engine/checked_request.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/dcheck.h"
@@ -64,7 +65,7 @@ Status check_edits(const request::Request& request, const ModelFacts& facts) {
   return {};
 }
 
-Status check_length(const request::Request& request, const ModelFacts& facts, std::int64_t frames) {
+Status check_length(const request::Request& request, const ModelFacts& facts) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t output = request.max_tokens.count;
   if (prompt == 0) return invalid_argument("the prompt has no tokens");
@@ -82,9 +83,30 @@ Status check_length(const request::Request& request, const ModelFacts& facts, st
                             std::to_string(output) + " output tokens; the model's context is " +
                             std::to_string(context) + " tokens");
   }
-  // The last token's KV is never written.
+  return {};
+}
+
+Status check_tokens(const request::Request& request, const ModelFacts& facts) {
+  if (facts.vocab == 0) return {};
+  for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {
+    for (const TokenId token : *tokens) {
+      if (has_token(facts, token)) continue;
+      return invalid_argument("prompt token " + std::to_string(token) +
+                              " is outside the model's vocabulary of " +
+                              std::to_string(facts.vocab));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_frames(const request::Request& request, const ModelFacts& facts, std::int64_t frames) {
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t output = request.max_tokens.count;
   CAUSEWAY_DCHECK(facts.tokens_per_block.count >= 1, "a block holds a token");
   const std::int64_t block = facts.tokens_per_block.count;
+  // The last token's KV is never written.
   const std::int64_t needed = (prompt + output - 1 + block - 1) / block;
   CAUSEWAY_DCHECK(needed >= 1, "a prompt has KV");
   if (needed > frames) {
@@ -96,12 +118,11 @@ Status check_length(const request::Request& request, const ModelFacts& facts, st
   return {};
 }
 
-}  // namespace
-
-Status check_request(const request::Request& request, const ModelFacts& facts,
-                     std::int64_t frames) {
+Result<CheckedRequest> CheckedRequest::check(request::Request request, const ModelFacts& facts,
+                                             std::int64_t frames) {
   if (!request.id.valid()) return invalid_argument("the request has no id");
-  CAUSEWAY_TRY(check_length(request, facts, frames));
+  CAUSEWAY_TRY(check_length(request, facts));
+  CAUSEWAY_TRY(check_frames(request, facts, frames));
   CAUSEWAY_TRY(check_sampling(request.sampling));
   CAUSEWAY_TRY(check_edits(request, facts));
   if (request.constraint != nullptr && request.min_tokens > Tokens(0)) {
@@ -110,17 +131,8 @@ Status check_request(const request::Request& request, const ModelFacts& facts,
   if (request.pooling != request::Pooling::kNone && request.max_tokens != Tokens(1)) {
     return invalid_argument("a prompt that is embedded has an answer of one token");
   }
-  if (facts.vocab > 0) {
-    for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {
-      for (const TokenId token : *tokens) {
-        if (has_token(facts, token)) continue;
-        return invalid_argument("prompt token " + std::to_string(token) +
-                                " is outside the model's vocabulary of " +
-                                std::to_string(facts.vocab));
-      }
-    }
-  }
-  return {};
+  CAUSEWAY_TRY(check_tokens(request, facts));
+  return CheckedRequest(std::move(request));
 }
 
 }  // namespace causeway::engine
