@@ -522,7 +522,10 @@ std::vector<RequestId> EngineCore::State::in_steps(const schedule::Decision* dec
     }
   }
   if (decided != nullptr) {
-    for (const schedule::Run& run : decided->runs) requests.push_back(run.request);
+    for (const schedule::Run& run : decided->runs) {
+      CAUSEWAY_DCHECK(sequences.contains(run.request), "a step is decided for who has ended");
+      requests.push_back(run.request);
+    }
   }
   std::sort(requests.begin(), requests.end());
   requests.erase(std::unique(requests.begin(), requests.end()), requests.end());

@@ -217,6 +217,7 @@ void Engine::State::warm_up() {
     const std::lock_guard lock(mutex);
     return is_wanted();
   };
+  CAUSEWAY_DCHECK(core.idle(), "an engine warms up beside requests");
   if (cold.empty() || dead() || stop()) return;
   const Nanos began = clock.now();
   while (!cold.empty() && executor.warm_up(cold.front(), stop)) cold.pop_front();
