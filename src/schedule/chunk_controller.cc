@@ -205,6 +205,8 @@ bool Choice::keeps_targets(const Candidate& candidate, const Candidate& best) co
 }
 
 Tokens Choice::choose() const {
+  // Nobody waits for the step's end but those whose prompts it computes, the sooner the fewer.
+  if (view_.nobody_decodes()) return candidates_[count_ - 1].chunk;
   // Beyond `even` some gap exceeds its target, beyond `last` somebody's mean does.
   const std::size_t last = last_until(view_.mean_until);
   const std::size_t even = std::min(last, last_until(view_.even_until));

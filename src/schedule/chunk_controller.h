@@ -2,7 +2,7 @@
 // A large chunk ends prompts sooner and wastes less of the device; every sequence that decodes on
 // the slice waits for its end. The controller takes the smallest chunk with which the prompts at
 // hand keep their targets for the first token, among those with which no decoding sequence misses
-// its target for the time between tokens.
+// its target for the time between tokens; where no sequence decodes, the largest.
 //
 // The table that the paper makes offline (chunk × slice × model → seconds) follows from two figures
 // that an engine knows of each model on its slice (StepCost); what it leaves out, attention above
@@ -72,6 +72,8 @@ struct ChunkView {
   // its target; and no mean gap exceed what the options allow.
   Nanos even_until = kNever;
   Nanos mean_until = kNever;
+
+  bool nobody_decodes() const { return even_until == kNever && mean_until == kNever; }
 };
 
 // Of one model on one slice.
