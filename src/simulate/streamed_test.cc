@@ -243,11 +243,11 @@ TEST(RingLayout, GroupsThatShareAnExtentDoNotOverwriteEachOther) {
   const auto plan = weights::plan_stream(
       layout, reading, {.extent = Bytes(1000), .budget = Bytes(4000), .ring = Bytes(4000)});
   ASSERT_TRUE(plan.ok()) << plan.error().message;
-  const RingLayout layout(*plan, Bytes(1000));
-  EXPECT_EQ(layout.overwrites(0), (std::vector{2, 3}));
-  EXPECT_EQ(layout.overwrites(1), (std::vector{3}));
-  EXPECT_EQ(layout.extents(0).size(), 2u);
-  EXPECT_EQ(layout.extents(1).front(), layout.extents(0).back());
+  const RingLayout ring(*plan, Bytes(1000));
+  EXPECT_EQ(ring.overwrites(0), (std::vector{2, 3}));
+  EXPECT_EQ(ring.overwrites(1), (std::vector{3}));
+  EXPECT_EQ(ring.extents(0).size(), 2u);
+  EXPECT_EQ(ring.extents(1).front(), ring.extents(0).back());
 }
 
 // Of Qwen3-32B's shape, and an 8B model.
