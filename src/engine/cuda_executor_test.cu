@@ -297,7 +297,7 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   run = make_run(slices, kFrames);
   check_near(told, run_requests(run, slices.host(), told), run_requests(run, slices.gpu(), told),
              std::string(name) + ", what is told of prompts", report);
-  report.check(want.preemptions > 0 && one.preemptions + two.preemptions > 0,
+  report.check(one.preemptions + two.preemptions > 0,
                std::string(name) + ": nobody was preempted");
 }
 
