@@ -329,8 +329,8 @@ TEST(SimulateStreamed, ANeighbourIsAsSlowAsOneOnAGpu) {
   EXPECT_NEAR(gap(both) / gap(alone), 6.71 / 6.00, 0.05);
 }
 
-// Qwen3-30B-A3B's shape with 0.28 of its bytes in HBM, uniform routing, took 56.1 ms a token at
-// fe30cab, where 27 % of the choices were in HBM. The page has a later run: 64.5 ms, of 22 %.
+// Qwen3-30B-A3B's shape with 0.28 of its bytes in HBM, uniform routing, took 53.9 ms a token at
+// 0e14327, where 27.7 % of the choices were in HBM and 4 experts were loaded a token.
 TEST(SimulateStreamed, ExpertsThatAreMissedCostWhatTheyDoOnAGpu) {
   model::ModelConfig config = large_config();
   config.family = model::Family::kQwen3Moe;
@@ -349,7 +349,7 @@ TEST(SimulateStreamed, ExpertsThatAreMissedCostWhatTheyDoOnAGpu) {
   options.models[0].max_resident = Bytes(17'100'000'000);
   const auto report = run(options, fixed_workload({{1, Tokens(128), Tokens(40)}}));
   ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_NEAR(report.value().total.tpot.mean() * 1e-6, 56.1, 5.6);
+  EXPECT_NEAR(report.value().total.tpot.mean() * 1e-6, 53.9, 5.4);
 }
 
 TEST(SimulateStreamed, WhatExceedsTheCacheIsStreamedBesideOthers) {
