@@ -326,7 +326,7 @@ void check_in_flight(device::Device& device, std::uint64_t seed, Report& report)
 // First of all, so that nothing has loaded kernels yet.
 void check_warm_up(device::Device& device, std::uint64_t seed, Report& report) {
   const RealClock clock;
-  const model::CudaStepLimits limits{.rows = 256, .places = 32, .frames = 1024};
+  const model::CudaStepLimits limits{.rows = 256, .slots = 32, .frames = 1024};
   Slices warm(tiny_config(model::Family::kLlama), device, seed, limits);
   int asked = 0, stops = 0;
   const Nanos start = clock.now();

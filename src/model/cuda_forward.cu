@@ -121,7 +121,7 @@ class CudaForward::State {
     if (shape != loading_) loaded_ = 0;
     loading_ = shape;
     step_ = {shape, kv, {}, stream};
-    CAUSEWAY_TRY(find_program(StepPlaces::kAll));
+    CAUSEWAY_TRY(find_program(StepWeightPlan::kAll));
     for (; loaded_ < program_.instructions.size(); ++loaded_) {
       if (stop()) return false;
       const auto enqueue = [&] {

@@ -11,17 +11,17 @@ namespace {
 constexpr std::int64_t kPromptLeast = 16;  // shorter ones take the kernels of single tokens
 constexpr std::int64_t kChunk = 128;       // of a prompt beside single tokens
 
-StepShape decode_of(std::int64_t places, bool brief, bool windowed) {
-  return {.rows = places,
-          .places = places,
-          .decode = places,
-          .sampled = places,
-          .brief = brief,
+StepShape decode_of(std::int64_t slots, bool small_batch, bool windowed) {
+  return {.rows = slots,
+          .slots = slots,
+          .decode = slots,
+          .sampled = slots,
+          .small_batch = small_batch,
           .windowed = windowed};
 }
 
 StepShape prompt_of(std::int64_t rows, bool windowed) {
-  return {.rows = rows, .places = 1, .sampled = 1, .windowed = windowed};
+  return {.rows = rows, .slots = 1, .sampled = 1, .windowed = windowed};
 }
 
 auto numbers_of(const MoeConfig& moe) {
@@ -48,11 +48,11 @@ auto form_of(const ModelConfig& c) {
 
 std::vector<StepShape> first_steps(std::int64_t rows, std::span<const std::int64_t> buckets,
                                    std::int64_t window) {
-  using kernels::attention::kFewSequences;
+  using kernels::attention::kSmallBatchSequences;
   std::vector<StepShape> shapes;
-  const auto decode = [&](std::int64_t places) {
-    if (places <= kFewSequences) shapes.push_back(decode_of(places, true, false));
-    shapes.push_back(decode_of(places, false, false));
+  const auto decode = [&](std::int64_t slots) {
+    if (slots <= kSmallBatchSequences) shapes.push_back(decode_of(slots, true, false));
+    shapes.push_back(decode_of(slots, false, false));
   };
   const auto prompt = [&](std::int64_t tokens) {
     shapes.push_back(prompt_of(tokens, tokens > window));
@@ -61,12 +61,13 @@ std::vector<StepShape> first_steps(std::int64_t rows, std::span<const std::int64
   for (std::int64_t tokens = kPromptLeast; tokens < rows; tokens *= 2) prompt(tokens);
   if (rows > 1) prompt(rows);
   const std::int64_t chunk = std::min(kChunk, rows - 1);
-  for (const bool brief : {true, false}) {
+  for (const bool small_batch : {true, false}) {
     if (chunk < 1 || buckets.empty() || buckets.back() < 2) break;
-    shapes.push_back({.rows = chunk + 1, .places = 2, .decode = 1, .sampled = 2, .brief = brief});
+    shapes.push_back(
+        {.rows = chunk + 1, .slots = 2, .decode = 1, .sampled = 2, .small_batch = small_batch});
   }
-  for (const std::int64_t places : buckets) {
-    if (places != buckets.front()) decode(places);
+  for (const std::int64_t slots : buckets) {
+    if (slots != buckets.front()) decode(slots);
   }
   if (window != kNoWindow && !buckets.empty()) {
     shapes.push_back(decode_of(buckets.front(), false, true));

@@ -39,23 +39,23 @@ TEST(FirstSteps, AreOfPromptsAndOfSingleTokensAsBatchesHaveThem) {
     EXPECT_TRUE(contains(shapes, asked({{0, tokens}}, buckets))) << tokens;
   }
   EXPECT_TRUE(contains(shapes, asked({{20, 1}, {0, 128}}, buckets)));
-  for (const std::int64_t places : buckets) {
+  for (const std::int64_t slots : buckets) {
     const auto is = [&](const StepShape& shape) {
-      return shape.decode_only() && shape.places == places;
+      return shape.decode_only() && shape.slots == slots;
     };
-    EXPECT_TRUE(std::any_of(shapes.begin(), shapes.end(), is)) << places;
+    EXPECT_TRUE(std::any_of(shapes.begin(), shapes.end(), is)) << slots;
   }
 }
 
 TEST(FirstSteps, KeepWithinTheWorkspace) {
   for (const std::int64_t rows : {1, 2, 16, 100, 2048}) {
-    for (const std::int64_t places : {1, 2, 5, 300}) {
-      for (const StepShape& shape : first_steps(rows, decode_buckets(std::min(rows, places)), 64)) {
+    for (const std::int64_t slots : {1, 2, 5, 300}) {
+      for (const StepShape& shape : first_steps(rows, decode_buckets(std::min(rows, slots)), 64)) {
         EXPECT_LE(shape.rows, rows);
         EXPECT_GE(shape.rows, 1);
-        EXPECT_LE(shape.places, places);
-        EXPECT_LE(shape.sampled, places);
-        EXPECT_TRUE(!shape.brief || shape.decode <= kernels::attention::kFewSequences);
+        EXPECT_LE(shape.slots, slots);
+        EXPECT_LE(shape.sampled, slots);
+        EXPECT_TRUE(!shape.small_batch || shape.decode <= kernels::attention::kSmallBatchSequences);
       }
     }
   }
