@@ -56,7 +56,8 @@ if(NOT CAUSEWAY_CUDA STREQUAL "OFF")
   find_program(CAUSEWAY_NVCC nvcc PATHS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
   if(CAUSEWAY_NVCC)
     set(CMAKE_CUDA_COMPILER ${CAUSEWAY_NVCC})
-    set(CMAKE_CUDA_ARCHITECTURES 90a)
+    # Without PTX, which only the same GPUs could compile again: it was half of the code's bytes.
+    set(CMAKE_CUDA_ARCHITECTURES 90a-real)
     enable_language(CUDA)
     # nvcc 13 has C++20; CMake 3.25 must be told by which option.
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)

@@ -20,7 +20,7 @@ import urllib.parse
 import urllib.request
 
 TIMEOUT_SECONDS = 60
-BYTES_MAX = 64 << 20
+BYTES_MAX = 128 << 20
 
 
 class Links(html.parser.HTMLParser):

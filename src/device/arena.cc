@@ -7,8 +7,8 @@
 namespace causeway::device {
 namespace {
 
-// Extents that are mapped in one turn of the lock: on a GPU less than a millisecond.
-constexpr std::int64_t kTurn = 16;
+// Extents that are mapped while the lock is held once: on a GPU less than a millisecond.
+constexpr std::int64_t kMapBatch = 16;
 
 }  // namespace
 
@@ -113,13 +113,13 @@ bool AddressRange::committed(std::int64_t first, std::int64_t count) const {
   return true;
 }
 
-void Arena::Turns::lock() {
+void Arena::FairMutex::lock() {
   std::unique_lock lock(mutex_);
   const std::uint64_t mine = next_++;
   changed_.wait(lock, [&] { return serving_ == mine; });
 }
 
-void Arena::Turns::unlock() {
+void Arena::FairMutex::unlock() {
   const std::lock_guard lock(mutex_);
   ++serving_;
   changed_.notify_all();
@@ -195,15 +195,15 @@ void Arena::unbook(ExtentId first, std::int64_t count) {
 
 Status Arena::map(ExtentId first, std::int64_t count, ArenaMemory::Fill fill) {
   const std::int64_t end = first.value + count;
-  for (std::int64_t at = first.value; at < end; at += kTurn) {
-    const std::int64_t now = std::min(kTurn, end - at);
+  for (std::int64_t at = first.value; at < end; at += kMapBatch) {
+    const std::int64_t now = std::min(kMapBatch, end - at);
     Status mapped;
     {
-      const std::lock_guard turn(mapping_);
+      const std::lock_guard lock(mapping_);
       mapped = memory_->map(extent_bytes_ * at, extent_bytes_ * now, fill);
     }
     if (mapped.ok()) continue;
-    unmap_in_turns(first.value, at - first.value);
+    unmap_in_batches(first.value, at - first.value);
     trim();  // what others may need more
     return mapped.error().with_context("memory for " + std::to_string(count) + " extents, " +
                                        std::to_string((extent_bytes_ * count).count >> 20) +
@@ -214,16 +214,16 @@ Status Arena::map(ExtentId first, std::int64_t count, ArenaMemory::Fill fill) {
 }
 
 Status Arena::alias(ExtentId first, ExtentId source, std::int64_t count) {
-  for (std::int64_t done = 0; done < count; done += kTurn) {
-    const std::int64_t now = std::min(kTurn, count - done);
+  for (std::int64_t done = 0; done < count; done += kMapBatch) {
+    const std::int64_t now = std::min(kMapBatch, count - done);
     Status aliased;
     {
-      const std::lock_guard turn(mapping_);
+      const std::lock_guard lock(mapping_);
       aliased = memory_->alias(extent_bytes_ * (first.value + done), extent_bytes_ * now,
                                extent_bytes_ * (source.value + done));
     }
     if (aliased.ok()) continue;
-    unmap_in_turns(first.value, done);
+    unmap_in_batches(first.value, done);
     return aliased.error().with_context("an alias of " + std::to_string(count) + " extents");
   }
   mark(first, count, true);
@@ -232,13 +232,14 @@ Status Arena::alias(ExtentId first, ExtentId source, std::int64_t count) {
 
 void Arena::unmap(ExtentId first, std::int64_t count) {
   mark(first, count, false);
-  unmap_in_turns(first.value, count);
+  unmap_in_batches(first.value, count);
 }
 
-void Arena::unmap_in_turns(std::int64_t first, std::int64_t count) {
-  for (std::int64_t done = 0; done < count; done += kTurn) {
-    const std::lock_guard turn(mapping_);
-    memory_->unmap(extent_bytes_ * (first + done), extent_bytes_ * std::min(kTurn, count - done));
+void Arena::unmap_in_batches(std::int64_t first, std::int64_t count) {
+  for (std::int64_t done = 0; done < count; done += kMapBatch) {
+    const std::lock_guard lock(mapping_);
+    memory_->unmap(extent_bytes_ * (first + done),
+                   extent_bytes_ * std::min(kMapBatch, count - done));
   }
 }
 
@@ -249,7 +250,7 @@ void Arena::mark(ExtentId first, std::int64_t count, bool backed) {
 }
 
 void Arena::trim() {
-  const std::lock_guard turn(mapping_);
+  const std::lock_guard lock(mapping_);
   memory_->trim();
 }
 

@@ -9,9 +9,9 @@
 // committed to some of its extents and taken away again (░), and the addresses stay.
 //
 // Thread-safe. Putting memory behind addresses takes time (a GPU: about 50 µs an extent, more when
-// it is zeroed). Such work happens one after the other, in turns of a few extents, so that a small
-// allocation does not wait for a large commit; allocated() takes no lock, and free_extents() none
-// that is held meanwhile. Extents and ranges must not outlive their Arena.
+// it is zeroed). Such work happens one after the other, in batches of a few extents, so that a
+// small allocation does not wait for a large commit; allocated() takes no lock, and free_extents()
+// none that is held meanwhile. Extents and ranges must not outlive their Arena.
 #pragma once
 
 #include <atomic>
@@ -164,9 +164,9 @@ class Arena {
   friend class Extents;
   friend class AddressRange;
 
-  // A lock that serves who waits for it in the order of their coming: many short turns of one
+  // A lock that serves who waits for it in the order of their coming: many short holds of one
   // thread do not keep out another.
-  class Turns {
+  class FairMutex {
    public:
     void lock();
     void unlock();
@@ -185,7 +185,7 @@ class Arena {
   Status map(ExtentId first, std::int64_t count, ArenaMemory::Fill fill);
   Status alias(ExtentId first, ExtentId source, std::int64_t count);
   void unmap(ExtentId first, std::int64_t count);
-  void unmap_in_turns(std::int64_t first, std::int64_t count);
+  void unmap_in_batches(std::int64_t first, std::int64_t count);
   void mark(ExtentId first, std::int64_t count, bool backed);
   bool backed(std::int64_t extent) const {
     return backed_[static_cast<std::size_t>(extent)].load(std::memory_order_acquire);
@@ -197,7 +197,7 @@ class Arena {
   // By extent: whether it has memory. Set after mapping and cleared before unmapping, by who booked
   // the extent.
   std::vector<std::atomic<bool>> backed_;
-  Turns mapping_;             // held during calls of memory_, and then nothing else is
+  FairMutex mapping_;         // held during calls of memory_, and then nothing else is
   mutable std::mutex mutex_;  // guards what follows
   std::int64_t free_;
   std::map<std::int64_t, std::int64_t> runs_;  // of free extents: the first, how many; no two touch

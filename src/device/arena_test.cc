@@ -216,7 +216,7 @@ TEST_F(ArenaTest, MisuseOfARangeIsABug) {
   EXPECT_DEATH((void)range.commit(1, INT64_MAX).ok(), "out of their range");
 }
 
-// 87 models of 16 GB: memory goes from one to the next, a few extents a turn.
+// 87 models of 16 GB: memory goes from one to the next, a few extents a batch.
 TEST(ArenaRanges, HoldACatalogue) {
   Mapped mapped;
   Arena arena(std::make_unique<CountingMemory>(mapped), 65'536, kExtent);
@@ -232,7 +232,7 @@ TEST(ArenaRanges, HoldACatalogue) {
   }
   EXPECT_LE(*std::max_element(mapped.counts.begin(), mapped.counts.end()), 16);
   EXPECT_EQ(models[85].commit(0, 0).ok(), true);
-  // In the middle, after many turns; the error names all that was asked for.
+  // In the middle, after many batches; the error names all that was asked for.
   EXPECT_EQ(models[3].commit(0, 300).error().message,
             "memory for 300 extents, 18 MiB in all: no memory");
   EXPECT_EQ(std::ssize(mapped.extents), 1000);

@@ -176,8 +176,9 @@ class Device {
   // Whether all of the range is reachable already, so that make_reachable() would return at once;
   // false where a device does not know.
   virtual bool is_reachable(HostAddress /*address*/, Bytes /*bytes*/) const { return false; }
-  // Undoes it, ahead of the region's release, for every piece that begins in the range. Nobody uses
-  // the range any more. Blocks: launches wait for a piece as they do when it is made reachable.
+  // Undoes make_reachable(), ahead of the region's release, for every piece that begins in the
+  // range. The range must not be in use any more. Blocks: launches wait for a piece as they do when
+  // it is made reachable.
   virtual void make_unreachable(HostAddress /*address*/, Bytes /*bytes*/) {}
   // kDevice, with the driver's words, once the device is lost: nothing of it will work again in
   // this process.

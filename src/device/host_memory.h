@@ -29,7 +29,7 @@ struct HostRegionOptions {
   int touch_threads = 0;   // parallel first touch; 0: one a CPU, at most 16
 };
 
-// Of memory that another process shares.
+// What a process may do with memory that another process made.
 enum class HostAccess : std::uint8_t {
   kRead,   // a write to it is a fault
   kWrite,  // what a GPU's driver registers

@@ -109,6 +109,7 @@ std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
   if (!outputs.empty() || !awaiting_masks.empty() || stranded_until || !streamed.empty()) {
     return std::nullopt;
   }
+  CAUSEWAY_DCHECK(std::is_sorted(ends.begin(), ends.end()), "copies end one after the other");
   const std::int64_t calm = cache->residency().calm_arrivals();
   if (calm == 0 || calm >= std::ssize(ends)) return std::nullopt;
   const std::span<const Nanos> looked_at = ends.first(static_cast<std::size_t>(calm + 1));

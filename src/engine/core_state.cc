@@ -24,6 +24,13 @@ constexpr Nanos kBesideKernels = micros(1500);
 
 }  // namespace
 
+Status EngineCore::State::check_takes(ModelId model) const {
+  if (!lost.empty()) return unavailable(lost);
+  if (hung) return unavailable("the device does not answer: its step has not ended");
+  if (models.contains(model)) return {};
+  return invalid_argument("model " + std::to_string(model.value) + " is not in the engine");
+}
+
 bool EngineCore::State::in_step(ModelId model) const {
   const StepLane& lane = lane_of(model);
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {
@@ -320,8 +327,8 @@ void EngineCore::State::update_weights(Nanos now) {
   if (border && may_start()) move_border(now);
   cache->decide(now);
   if (border) border->hand_over();
-  // planted bug: it does not look again when a turn ends
-  if (!CAUSEWAY_PLANTED(8)) weights_look = cache->next_turn_end(now);
+  // planted bug: it does not look again when a quantum ends
+  if (!CAUSEWAY_PLANTED(8)) weights_look = cache->next_quantum_end(now);
   if (border && border->again()) {
     weights_look = std::min(weights_look.value_or(*border->again()), *border->again());
   }
@@ -504,6 +511,31 @@ void EngineCore::State::launch(Nanos now) {
   const Status started = executor.submit(std::move(batch), step.weights);
   if (!started.ok()) step.refused = "the device refused a step: " + started.error().message;
   end_refused(lane, now);
+}
+
+std::vector<RequestId> EngineCore::State::in_steps(const schedule::Decision* decided) const {
+  std::vector<RequestId> requests;
+  for (const StepLane& lane : lanes) {
+    for (std::int64_t step = lane.ended; step < lane.started; ++step) {
+      for (const Sequence* sequence : lane.at(step).sequences) {
+        if (sequence != nullptr) requests.push_back(sequence->request.id);
+      }
+    }
+  }
+  if (decided != nullptr) {
+    for (const schedule::Run& run : decided->runs) {
+      CAUSEWAY_DCHECK(sequences.contains(run.request), "a step is decided for who has ended");
+      requests.push_back(run.request);
+    }
+  }
+  std::sort(requests.begin(), requests.end());
+  requests.erase(std::unique(requests.begin(), requests.end()), requests.end());
+  return requests;
+}
+
+void EngineCore::State::tell_watch(const schedule::Decision* decided) const {
+  if (options.watch == nullptr || hung || !lost.empty()) return;
+  options.watch->steps(in_steps(decided));
 }
 
 void EngineCore::State::end_refused(StepLane& lane, Nanos now) {

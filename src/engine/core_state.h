@@ -72,7 +72,7 @@ struct ModelEntry {
   };
   std::optional<Switching> switching = {};
 
-  // Of a streamed one: that cross the link at a step.
+  // For a streamed model: the bytes that cross the link at a step.
   Bytes pass_bytes() const {
     return facts.weights.experts ? missed.a_step() : facts.weights.streamed_bytes();
   }
@@ -148,6 +148,9 @@ class EngineCore::State {
            (rotation && rotation->under_way()) || stranded_until;
   }
   // How many frames a request may need.
+  // Whether a request for the model may come. kUnavailable: the device is lost or hangs;
+  // kInvalidArgument: the model is not here.
+  Status check_takes(ModelId model) const;
   std::int64_t frames_limit() const { return border ? border->frames_limit() : options.frames; }
   // Whether a step of the model may be submitted now; if only time is missing, notes when to ask
   // again.
@@ -175,7 +178,7 @@ class EngineCore::State {
   // What a decision needs to know beside the cache; nothing where KV does not rotate.
   schedule::RotationInputs rotation_inputs(Nanos now);
   WeightsIn weights_in() const;
-  // Of the lane's step that has ended.
+  // The lane's step has ended: tells the rotation how long it took, and counts missed experts.
   void measure_step(const StepLane& lane, ModelId model, Nanos took);
   // Says, once, that one is computed again because host memory has no room for its KV.
   void tell_full(RequestId victim);
@@ -204,6 +207,10 @@ class EngineCore::State {
   // Hands the decided step to the executor. One that is refused fails at once, or when the step in
   // flight in its lane has ended.
   void launch(Nanos now);
+  // Those of the steps in flight that have not ended, and of `decided`, in ascending order.
+  std::vector<RequestId> in_steps(const schedule::Decision* decided) const;
+  // Of a device that hangs or is lost nothing is told any more: what was in a step then may be why.
+  void tell_watch(const schedule::Decision* decided) const;
   // Fails the steps whose turn it is and that were refused.
   void end_refused(StepLane& lane, Nanos now);
 
@@ -269,6 +276,7 @@ class EngineCore::State {
   bool told_full = false;
   bool hung = false;
   std::string lost;  // why the device is; empty: it is not
+  std::vector<RequestId> struck;  // that were in a step then
   Nanos device_busy;
   std::vector<request::Output> outputs;
 };

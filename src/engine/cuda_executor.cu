@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/log_text.h"
 #include "device/cuda/cuda_device.h"
 #include "engine/cuda_hidden.cuh"
 #include "engine/cuda_mirror.cuh"
@@ -22,6 +23,7 @@
 #include "engine/kv_copies.h"
 #include "kernels/pending_tokens/pending_tokens.h"
 #include "kernels/small_copy/small_copy.h"
+#include "model/first_steps.h"
 #include "model/step_ranges.h"
 
 namespace causeway::engine {
@@ -131,6 +133,8 @@ class CudaExecutor::State {
   Status upload(const request::Batch& batch, const model::StepShape& shape, Flight& flight);
   Status bring_tables(const request::Batch& batch, Flight& flight);
   Status copy_tables(Flight& flight, std::int64_t elements, const model::CudaWorkspace& to);
+  Result<bool> load_kernels(ModelId model, const CudaModel& cuda_model,
+                            const std::function<bool()>& stop);
   Status settle(Nanos timeout);
   request::StepResult finish_step(const Flight& flight, const Status& ended) const;
 
@@ -158,7 +162,11 @@ class CudaExecutor::State {
   std::size_t table_elements = 0;
   std::int64_t submitted = 0;
   std::int64_t returned = 0;
-  std::int64_t tables_used = 0;  // of the step that is being enqueued
+  std::int64_t tables_used = 0;          // of the step that is being enqueued
+  std::vector<model::ModelConfig> warm;  // whose kernels are loaded
+  ModelId warming;                       // whose are being
+  std::size_t warm_shapes = 0;           // of its first steps
+  bool warms = true;                     // kernels can be loaded ahead
   ExecutorModels<CudaModel> models;
   ExecutorModels<CudaModel> streamed_models;
 };
@@ -168,9 +176,9 @@ Status CudaExecutor::State::open() {
   CAUSEWAY_ASSIGN(stream, device::make_cuda_stream(slice, "steps", device::CopyPriority::kStep));
   CAUSEWAY_ASSIGN(uploads, device::make_cuda_stream(slice, "tables", device::CopyPriority::kStep));
   const model::CudaStepLimits& limits = workspace.limits();
-  buckets = model::decode_buckets(limits.places);
-  table_elements = static_cast<std::size_t>(
-      model::table_elements_max(limits.rows, limits.places, limits.frames));
+  buckets = model::decode_buckets(limits.slots);
+  table_elements =
+      static_cast<std::size_t>(model::table_elements_max(limits.rows, limits.slots, limits.frames));
   for (Flight& flight : flights) CAUSEWAY_TRY(open(flight, workspace));
   if (!streamed) return {};
   for (auto& mark : streamed->marks) {
@@ -184,8 +192,29 @@ Status CudaExecutor::State::open(Flight& flight, const model::CudaWorkspace& of)
   CAUSEWAY_ASSIGN(flight.begun, slice.make_event());
   CAUSEWAY_ASSIGN(flight.ended, slice.make_event());
   // Memory is taken now: later it would wait for the step that runs.
-  CAUSEWAY_TRY(flight.sampler.reserve(of.limits().places));
+  CAUSEWAY_TRY(flight.sampler.reserve(of.limits().slots));
   return flight.tables.ensure(table_elements);
+}
+
+// True: all that steps of the model are likely to take.
+Result<bool> CudaExecutor::State::load_kernels(ModelId model, const CudaModel& cuda_model,
+                                               const std::function<bool()>& stop) {
+  const model::ModelConfig& config = cuda_model.forward->config();
+  const bool known = std::any_of(warm.begin(), warm.end(),
+                                 [&](const auto& one) { return model::same_kernels(one, config); });
+  if (known) return true;
+  if (std::exchange(warming, model) != model) warm_shapes = 0;
+  CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
+  const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
+  const auto shapes = model::first_steps(workspace.limits().rows, buckets, config.sliding_window);
+  for (; warm_shapes < shapes.size(); ++warm_shapes) {
+    CAUSEWAY_ASSIGN(const bool loaded,
+                    cuda_model.forward->load_kernels(shapes[warm_shapes], kv, stop, cuda()));
+    if (!loaded) return false;
+  }
+  warm.push_back(config);
+  warming = {};
+  return true;
 }
 
 // While the step before runs.
@@ -256,8 +285,8 @@ Status CudaExecutor::State::check_limits(const request::Batch& batch,
     CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames.count, "a frame outside the pool");
   }
   const model::CudaStepLimits& limits = of.limits();
-  if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.places ||
-      std::ssize(batch.frames) > limits.frames || batch.logit_rows() > limits.places) {
+  if (std::ssize(batch.tokens) > limits.rows || std::ssize(batch.entries) > limits.slots ||
+      std::ssize(batch.frames) > limits.frames || batch.logit_rows() > limits.slots) {
     return invalid_argument("a step of " + std::to_string(batch.tokens.size()) + " tokens, " +
                             std::to_string(batch.entries.size()) + " sequences, " +
                             std::to_string(batch.frames.size()) + " frames and " +
@@ -485,6 +514,21 @@ std::vector<kv::KvCopyEnd> CudaExecutor::poll_copies() {
   state_->start_deferred();
   return ends;
 }
+bool CudaExecutor::warm_up(ModelId model, const std::function<bool()>& stop) {
+  State& state = *state_;
+  if (!state.warms || state.streamed_models.knows(model)) return true;
+  CAUSEWAY_CHECK(!state.models.step_in_flight(), "kernels are loaded ahead beside a step");
+  const auto cuda_model = state.models.begin_step(model);
+  if (!cuda_model.ok()) return true;
+  const auto loaded = state.load_kernels(model, **cuda_model, stop);
+  state.models.take_back_step();
+  if (loaded.ok()) return *loaded;
+  state.warms = false;
+  log_warning("kernels are loaded when they are first used, which is slower: " +
+              loaded.error().message);
+  return true;
+}
+
 kv::KvCopyRates CudaExecutor::copy_rates() const { return rates_of(state_->mover); }
 
 Status CudaExecutor::health() const { return state_->slice.health(); }

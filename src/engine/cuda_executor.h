@@ -77,6 +77,10 @@ class CudaExecutor final : public StepExecutor {
   std::optional<request::StepResult> wait(Nanos timeout) override;
   void begin_copies(std::span<const kv::KvCopy> copies) override;
   std::vector<kv::KvCopyEnd> poll_copies() override;
+  // Kernels of model::first_steps(), once for all models that have the same; nothing is computed.
+  // Where one cannot be loaded ahead the log says why, and none is from then on. Of streamed models
+  // nothing is done: their steps wait for weights longer than for kernels.
+  bool warm_up(ModelId model, const std::function<bool()>& stop) override;
   kv::KvCopyRates copy_rates() const override;
   Status health() const override;
 

@@ -3,6 +3,8 @@
 //     edits of logits, log-probabilities), in chunks, with arrivals and preemption;
 //   - one and two steps in flight: the same to the bit where batches are the same;
 //   - steps and models that are refused, models that leave;
+//   - kernels that are loaded ahead: what that takes, what is left to the first request, and that
+//     answers are the same;
 //   - how far a greedy answer depends on the company it is computed in.
 //   cuda_executor_gpu_test [--seed S]        exit code 77: no GPU
 #include <cuda_runtime.h>
@@ -266,7 +268,7 @@ bool equal_to_the_bit(const Answers& a, const Answers& b) {
 
 void check_against_host(const char* name, model::Family family, device::Device& device,
                         std::uint64_t seed, Report& report) {
-  Slices slices(tiny_config(family), device, seed, {.rows = 256, .places = 128, .frames = 4096});
+  Slices slices(tiny_config(family), device, seed, {.rows = 256, .slots = 128, .frames = 4096});
   Random random(seed);
   const auto requests = random_requests(
       {.count = 40, .stops = false, .edited = true, .narrow = true, .top_logprobs = 3}, random);
@@ -295,14 +297,14 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   run = make_run(slices, kFrames);
   check_near(told, run_requests(run, slices.host(), told), run_requests(run, slices.gpu(), told),
              std::string(name) + ", what is told of prompts", report);
-  report.check(want.preemptions > 0 && one.preemptions + two.preemptions > 0,
+  report.check(one.preemptions + two.preemptions > 0,
                std::string(name) + ": nobody was preempted");
 }
 
 // All come at once and end by length: every step's batch is the same.
 void check_in_flight(device::Device& device, std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(model::Family::kLlama), device, seed,
-                {.rows = 256, .places = 128, .frames = 4096});
+                {.rows = 256, .slots = 128, .frames = 4096});
   Random random(seed);
   for (const std::int64_t count : {1, 5, 33, 100}) {
     const auto requests =
@@ -321,6 +323,33 @@ void check_in_flight(device::Device& device, std::uint64_t seed, Report& report)
   }
 }
 
+// First of all, so that nothing has loaded kernels yet.
+void check_warm_up(device::Device& device, std::uint64_t seed, Report& report) {
+  const RealClock clock;
+  const model::CudaStepLimits limits{.rows = 256, .slots = 32, .frames = 1024};
+  Slices warm(tiny_config(model::Family::kLlama), device, seed, limits);
+  int asked = 0, stops = 0;
+  const Nanos start = clock.now();
+  while (!warm.gpu().warm_up(kTinyModel, [&] { return ++asked % 7 == 0; })) ++stops;
+  const Nanos loaded = clock.now();
+  report.check(stops > 10, "a warm-up stops when it is told to");
+  Random random(seed);
+  const auto requests = random_requests({.count = 1, .stops = false}, random);
+  const TinyReport first = run_requests(make_run(warm, kFrames), warm.gpu(), requests);
+  const Nanos answered = clock.now();
+  const TinyReport second = run_requests(make_run(warm, kFrames), warm.gpu(), requests);
+  std::printf(
+      "kernels loaded ahead in %.1f ms, %d instructions; a first request then %.1f ms, "
+      "a second %.1f\n",
+      to_millis(loaded - start), asked - stops, to_millis(answered - loaded),
+      to_millis(clock.now() - answered));
+  Slices cold(tiny_config(model::Family::kLlama), device, seed, limits);
+  const TinyReport other = run_requests(make_run(cold, kFrames), cold.gpu(), requests);
+  report.check(first.broken.empty() && equal_to_the_bit(first.answers, other.answers) &&
+                   equal_to_the_bit(first.answers, second.answers),
+               "answers differ after a warm-up");
+}
+
 request::Batch one_token_batch(std::int64_t step, ModelId model) {
   request::Batch batch;
   batch.step = StepId(step);
@@ -333,7 +362,7 @@ request::Batch one_token_batch(std::int64_t step, ModelId model) {
 
 void check_refusals(device::Device& device, std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(model::Family::kQwen3), device, seed,
-                {.rows = 64, .places = 4, .frames = 64});
+                {.rows = 64, .slots = 4, .frames = 64});
   CudaExecutor& gpu = slices.gpu();
   const auto code = [](const Status& status) {
     return status.ok() ? ErrorCode::kIo : status.error().code;
@@ -352,7 +381,7 @@ void check_refusals(device::Device& device, std::uint64_t seed, Report& report) 
                      result->sampled.size() == 1 && result->duration > Nanos(0),
                  "the results come in order");
   }
-  // More sequences than the workspace has places for: the requests fail, the engine lives on.
+  // More sequences than the workspace has slots for: the requests fail, the engine lives on.
   Random random(seed);
   const auto requests = random_requests({.count = 9, .prompt_max = 4, .stops = false}, random);
   TinyRun run = make_run(slices, kFrames);
@@ -379,7 +408,7 @@ void check_refusals(device::Device& device, std::uint64_t seed, Report& report) 
 void measure_company(device::Device& device, std::uint64_t seed, Report& report) {
   constexpr std::int64_t kWatched = 8, kTokens = 64;
   Slices slices(tiny_config(model::Family::kLlama), device, seed,
-                {.rows = 256, .places = 128, .frames = 4096});
+                {.rows = 256, .slots = 128, .frames = 4096});
   Random random(seed);
   const RandomRequests wanted{.count = 128 + kWatched,
                               .output_max = 1,
@@ -435,6 +464,7 @@ int run(std::uint64_t seed) {
   const auto machine = must(device::CudaMachine::create(api, {}, clock, memory), "the machine");
   const auto device = must(machine->open({.name = "test", .arena_bytes = gib(8)}), "the slice");
   Report report;
+  check_warm_up(*device, seed, report);
   check_against_host("llama", model::Family::kLlama, *device, seed, report);
   check_against_host("qwen3", model::Family::kQwen3, *device, seed + 1, report);
   check_against_host("qwen3-moe", model::Family::kQwen3Moe, *device, seed + 2, report);

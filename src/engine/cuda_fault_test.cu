@@ -65,7 +65,7 @@ class Serving {
                "memory for KV");
     setup_ = must(device_->make_stream("setup"), "a stream");
     workspace_ = must(model::CudaWorkspace::create(
-                          *device_, config, {.rows = 256, .places = 8, .frames = 256},
+                          *device_, config, {.rows = 256, .slots = 8, .frames = 256},
                           device_->capabilities().processors, device::cuda_stream_of(*setup_)),
                       "the workspace");
     must(setup_->synchronize(seconds(20)), "the workspace");

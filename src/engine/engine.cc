@@ -6,16 +6,19 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 
 #include "base/check.h"
 #include "base/dcheck.h"
+#include "base/log.h"
 
 namespace causeway::engine {
 namespace {
@@ -24,6 +27,10 @@ namespace {
 constexpr Nanos kInboxPoll = millis(1);
 // While it waits for weights, of which it also hears by poke().
 constexpr Nanos kWeightsPoll = millis(50);
+// While it is idle and may not warm up yet.
+constexpr Nanos kWarmUpPoll = millis(50);
+// A shorter warm-up is not worth a line of the log.
+constexpr Nanos kWarmingTold = millis(5);
 // While it stops, an engine looks this often whether its loop is held.
 constexpr Nanos kHeldPoll = millis(20);
 // Longer waits would overflow the system's clocks.
@@ -43,11 +50,11 @@ struct Cancel {
 struct AddTwins {
   std::int64_t count = 0;
 };
-using Command = std::variant<request::Request, Cancel, AddModel, AddTwins>;
+using Command = std::variant<CheckedRequest, Cancel, AddModel, AddTwins>;
 
 // A model as the submitting threads see it.
 struct ModelFront {
-  ModelFacts facts;
+  std::shared_ptr<const ModelFacts> facts;
   std::int64_t live = 0;  // requests that have not had their finished Output delivered
   bool draining = false;
 };
@@ -97,11 +104,17 @@ class Engine::State {
   void run();
   void take_commands(std::deque<Command>& commands);
   void apply(Command&& command, std::vector<request::Output>& refused);
+  void warm_up();
   void await_step();
   void await_weights();
   void watch_device();
   void deliver(std::vector<request::Output> outputs);
   void publish();
+
+  // With the mutex: an idle loop has something to do.
+  bool is_wanted() const {
+    return !inbox.empty() || !removals.empty() || cancel_everything || poked;
+  }
 
   // In debug and sanitizer builds.
   void check_at_idle() const;
@@ -124,6 +137,8 @@ class Engine::State {
   // The loop thread's own.
   EngineCore core;
   bool cancelling = false;
+  std::deque<ModelId> cold;  // models for which the executor has not warmed up
+  Nanos warming;             // how long it has, since the log was told
 
   std::mutex mutex;                 // guards what follows
   std::condition_variable wake;     // the loop: something to do
@@ -145,6 +160,7 @@ class Engine::State {
 
   mutable std::mutex snapshot_mutex;  // guards what follows
   request::Observation observation;
+  std::vector<RequestId> struck;
   std::vector<std::pair<ModelId, request::Observation>> model_observations;
 
   std::mutex stop_mutex;  // one stop() at a time
@@ -152,11 +168,15 @@ class Engine::State {
 };
 
 void Engine::State::take_commands(std::deque<Command>& commands) {
+  if (core.idle()) warm_up();
   std::unique_lock lock(mutex);
   if (core.idle()) {
     beat = -1;
-    wake.wait(lock,
-              [&] { return !inbox.empty() || !removals.empty() || cancel_everything || poked; });
+    if (cold.empty()) {
+      wake.wait(lock, [this] { return is_wanted(); });
+    } else {
+      wake.wait_for(lock, wait_time(kWarmUpPoll), [this] { return is_wanted(); });
+    }
   }
   poked = false;
   beat = clock.now().count;
@@ -166,6 +186,7 @@ void Engine::State::take_commands(std::deque<Command>& commands) {
   const auto gone = [&](ModelId model) {
     if (!core.remove_model(model).ok()) return false;  // its last step is still in flight
     models.erase(model);
+    std::erase(cold, model);
     return true;
   };
   if (std::erase_if(removals, gone) > 0) settled.notify_all();
@@ -173,9 +194,9 @@ void Engine::State::take_commands(std::deque<Command>& commands) {
 
 void Engine::State::apply(Command&& command, std::vector<request::Output>& refused) {
   const Nanos now = clock.now();
-  if (auto* request = std::get_if<request::Request>(&command)) {
-    const RequestId id = request->id;
-    const std::int32_t attempt = request->attempt;
+  if (auto* request = std::get_if<CheckedRequest>(&command)) {
+    const RequestId id = (*request)->id;
+    const std::int32_t attempt = (*request)->attempt;
     const Status taken = core.submit(std::move(*request), now);
     if (!taken.ok()) refused.push_back(refusal(id, attempt, dead(), taken.error()));
   } else if (const auto* cancel = std::get_if<Cancel>(&command)) {
@@ -183,9 +204,28 @@ void Engine::State::apply(Command&& command, std::vector<request::Output>& refus
   } else if (const auto* add = std::get_if<AddModel>(&command)) {
     const Status added = core.add_model(add->model, add->facts);
     CAUSEWAY_CHECK(added.ok(), "the engine and its core disagree about models");
+    cold.push_back(add->model);
   } else if (const auto* twins = std::get_if<AddTwins>(&command)) {
     core.add_twins(twins->count);
   }
+}
+
+// Whoever asks for something waits for no more than a piece of it.
+void Engine::State::warm_up() {
+  const auto stop = [this] {
+    if (options.may_warm_up && !options.may_warm_up()) return true;
+    const std::lock_guard lock(mutex);
+    return is_wanted();
+  };
+  CAUSEWAY_DCHECK(core.idle(), "an engine warms up beside requests");
+  if (cold.empty() || dead() || stop()) return;
+  const Nanos began = clock.now();
+  while (!cold.empty() && executor.warm_up(cold.front(), stop)) cold.pop_front();
+  warming += clock.now() - began;
+  if (!cold.empty() || warming < kWarmingTold) return;
+  spdlog::info(
+      "what first steps of the attached models need is ready, after {:.0f} ms of idle time",
+      to_millis(std::exchange(warming, Nanos(0))));
 }
 
 void Engine::State::await_step() {
@@ -247,6 +287,7 @@ void Engine::State::publish() {
   auto each = core.observe_models();
   const std::lock_guard lock(snapshot_mutex);
   observation = whole;
+  struck = core.struck();
   model_observations = std::move(each);
 }
 
@@ -324,7 +365,8 @@ Status Engine::add_model(ModelId model, const ModelFacts& facts) {
   if (state_->cache != nullptr) CAUSEWAY_TRY(state_->cache->check_fits(facts.weights));
   const std::lock_guard lock(state_->mutex);
   if (!state_->accepting) return unavailable("the engine is stopping");
-  if (!state_->models.emplace(model, ModelFront{.facts = facts}).second) {
+  if (!state_->models.emplace(model, ModelFront{.facts = std::make_shared<const ModelFacts>(facts)})
+           .second) {
     return invalid_argument("model " + std::to_string(model.value) + " is in the engine already");
   }
   state_->inbox.push_back(AddModel{model, facts});
@@ -368,7 +410,7 @@ Status Engine::remove_model(ModelId model, Nanos timeout) {
 }
 
 Status Engine::submit(request::Request request) {
-  ModelFacts facts;
+  std::shared_ptr<const ModelFacts> facts;
   {
     const std::lock_guard lock(state_->mutex);
     if (!state_->accepting) return unavailable("the engine is stopping");
@@ -380,11 +422,13 @@ Status Engine::submit(request::Request request) {
     facts = at->second.facts;
   }
   // Reads the whole prompt: outside the lock.
-  CAUSEWAY_TRY(check_request(request, facts, state_->options.core.frames_max()));
+  CAUSEWAY_ASSIGN(CheckedRequest checked, CheckedRequest::check(std::move(request), *facts,
+                                                                state_->options.core.frames_max()));
 
   const std::lock_guard lock(state_->mutex);
-  const auto at = state_->models.find(request.model);
-  if (!state_->accepting || at == state_->models.end() || at->second.draining) {
+  const auto at = state_->models.find(checked->model);
+  const bool same = at != state_->models.end() && at->second.facts == facts;
+  if (!state_->accepting || !same || at->second.draining) {
     return unavailable("the engine is stopping, or the model is being removed");
   }
   if (!state_->lost.empty()) return unavailable(state_->lost);
@@ -394,14 +438,19 @@ Status Engine::submit(request::Request request) {
     return exhausted("the queue is full: " + std::to_string(requests) +
                      " requests are running or waiting; try again later");
   }
-  if (!state_->live.emplace(request.id, request.model).second) {
-    return invalid_argument("request " + std::to_string(request.id.value) + " is in the engine");
+  if (!state_->live.emplace(checked->id, checked->model).second) {
+    return invalid_argument("request " + std::to_string(checked->id.value) + " is in the engine");
   }
   CAUSEWAY_DCHECK(at->second.live >= 0 && requests >= 0, "requests are miscounted");
   at->second.live += 1;
-  state_->inbox.emplace_back(std::move(request));
+  state_->inbox.emplace_back(std::move(checked));
   state_->wake.notify_one();
   return {};
+}
+
+std::vector<RequestId> Engine::struck() const {
+  const std::lock_guard lock(state_->snapshot_mutex);
+  return state_->struck;
 }
 
 request::Observation Engine::observe(ModelId model) const {

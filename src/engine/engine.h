@@ -13,6 +13,7 @@
 // All public functions may be called from any thread, except from OutputSink::on_outputs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,6 +29,9 @@ namespace causeway::engine {
 struct EngineOptions {
   CoreOptions core;
   std::int64_t requests_max = 4096;  // running and waiting; more are refused
+  // Whether an idle loop may have its executor warm up now; empty: it may. Not while other slices
+  // of the device serve, which that would hold up. The loop's thread; does not block.
+  std::function<bool()> may_warm_up = {};
 };
 
 class Engine final : public SliceHandle {
@@ -63,6 +67,10 @@ class Engine final : public SliceHandle {
   request::Observation observe() const override;
   // In order of ModelId. The frames are the slice's: one pool serves all its models.
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
+
+  // Once observe() says that the device is lost: the requests that were in a step of it then, one
+  // of which may be why.
+  std::vector<RequestId> struck() const;
 
   // Of one model; nothing of one that the engine does not know.
   request::Observation observe(ModelId model) const;

@@ -77,14 +77,18 @@ Status EngineCore::remove_model(ModelId model) {
 }
 
 Status EngineCore::submit(request::Request request, Nanos now) {
-  if (!state_->lost.empty()) return unavailable(state_->lost);
-  if (state_->hung) return unavailable("the device does not answer: its step has not ended");
-  const auto model = state_->models.find(request.model);
-  if (model == state_->models.end()) {
-    return invalid_argument("model " + std::to_string(request.model.value) +
-                            " is not in the engine");
-  }
-  CAUSEWAY_TRY(check_request(request, model->second.facts, state_->frames_limit()));
+  CAUSEWAY_TRY(state_->check_takes(request.model));
+  const ModelFacts& facts = state_->models.at(request.model).facts;
+  CAUSEWAY_ASSIGN(CheckedRequest checked,
+                  CheckedRequest::check(std::move(request), facts, state_->frames_limit()));
+  return submit(std::move(checked), now);
+}
+
+Status EngineCore::submit(CheckedRequest checked, Nanos now) {
+  CAUSEWAY_TRY(state_->check_takes(checked->model));
+  const auto model = state_->models.find(checked->model);
+  CAUSEWAY_TRY(check_frames(*checked, model->second.facts, state_->frames_limit()));
+  request::Request request = std::move(checked).take();
   auto [place, inserted] = state_->sequences.try_emplace(request.id);
   if (!inserted) {
     return invalid_argument("request " + std::to_string(request.id.value) + " is in the engine");
@@ -122,6 +126,7 @@ Status EngineCore::submit(request::Request request, Nanos now) {
     state_->asked.insert(model->first);
   }
   state_->begin_switch(model->first, now);
+  if (state_->options.watch != nullptr) state_->options.watch->queued(place->first);
   return {};
 }
 
@@ -163,12 +168,14 @@ bool EngineCore::start_step(Nanos now) {
       break;
     }
     state_->stranded_until.reset();
+    state_->tell_watch(&decision);
     state_->apply_decision(decision, now);
     // A refused step has ended its requests: there is less to do every time around.
     state_->launch(now);
     launched = true;
   }
   if (state_->rotation && !launched) state_->rotation->begin_copies();
+  state_->tell_watch(nullptr);
   return step_in_flight();
 }
 
@@ -209,9 +216,11 @@ void EngineCore::lose(const std::string& why) {
   CAUSEWAY_DCHECK(!why.empty(), "a device is lost for a reason");
   if (!state_->lost.empty()) return;
   state_->lost = why;
+  state_->struck = state_->in_steps(nullptr);
   // What the step that found it out has failed was lost, too.
   for (request::Output& output : state_->outputs) {
     output.lost = output.finished && output.reason == FinishReason::kError;
+    if (output.lost) state_->struck.push_back(output.request);
   }
   for (const RequestId request : state_->all_requests()) {
     state_->end(state_->sequence_of(request), FinishReason::kError, why);
@@ -226,6 +235,7 @@ std::int64_t EngineCore::requests() const {
   return static_cast<std::int64_t>(state_->sequences.size());
 }
 bool EngineCore::hung() const { return state_->hung; }
+const std::vector<RequestId>& EngineCore::struck() const { return state_->struck; }
 const kv::KvCache& EngineCore::kv() const { return state_->kv; }
 
 request::Observation EngineCore::observe() const {

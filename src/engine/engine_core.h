@@ -19,8 +19,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/checked_request.h"
 #include "engine/model_facts.h"
 #include "engine/step_executor.h"
+#include "engine/step_watch.h"
 #include "kv/kv_cache.h"
 #include "request/batch.h"
 #include "request/request.h"
@@ -42,7 +44,7 @@ struct CoreOptions {
   std::optional<schedule::BorderRules> border = {};
   bool prefix_caching = true;
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
-  // KV turns between HBM and host memory, where `twins` frames have room at the start, of `frame`
+  // KV rotates between HBM and host memory, where `twins` frames have room at the start, of `frame`
   // bytes each; 0: it does not. Only with an executor that rotates. A schedule that does not rotate
   // uses none.
   std::int64_t twins = 0;
@@ -53,6 +55,7 @@ struct CoreOptions {
   std::optional<Nanos> step_timeout = std::nullopt;
   int steps_in_flight_max = 2;  // at most: the executor may allow fewer
   StepStart step_start = StepStart::kJustInTime;
+  StepWatch* watch = nullptr;  // borrowed; null: nobody is told of steps beforehand
 
   // Eager copies hold frames beyond the end of their sequences: only a scheduler that rotates
   // reckons with that.
@@ -84,7 +87,10 @@ class EngineCore {
   void add_twins(std::int64_t count);
 
   // Takes a request in; its outputs end with exactly one finished one, if and only if this
-  // succeeds. kInvalidArgument: it can never run; kUnavailable: the device hangs.
+  // succeeds. It was checked with the facts of its model here. kInvalidArgument: it can never run;
+  // kUnavailable: the device hangs.
+  Status submit(CheckedRequest request, Nanos now);
+  // Checks it first.
   Status submit(request::Request request, Nanos now);
   // Ends the request with kCancelled, also while a step computes it. No effect when unknown.
   void cancel(RequestId request, Nanos now);
@@ -136,6 +142,8 @@ class EngineCore {
   // The device is lost for good: ends every request with `why` (Output::lost), and refuses new ones
   // with it.
   void lose(const std::string& why);
+  // Of a device that is lost: the requests that were in a step of it, which may be why.
+  const std::vector<RequestId>& struck() const;
 
   request::Observation observe() const;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;

@@ -1,4 +1,4 @@
-// EngineCore whose KV turns between HBM and host memory: whoever runs finds its KV, whatever was
+// EngineCore whose KV rotates between HBM and host memory: whoever runs finds its KV, whatever was
 // copied when, and nothing is computed twice unless a copy failed.
 #include <gtest/gtest.h>
 

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <span>
+#include <string>
+#include <utility>
 
 #include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
@@ -254,6 +257,7 @@ TEST_F(Core, ALostDeviceEndsWhatRunsWaitsAndComes) {
   ASSERT_TRUE(core_.submit(make_request(2, 5, 9), now_).ok());
   core_.lose("the GPU is lost: planted");
   core_.lose("the second reason is not the one");
+  EXPECT_EQ(core_.struck(), std::vector{RequestId(1)});
   EXPECT_EQ(core_.requests(), 0);
   EXPECT_EQ(core_.observe().lost, "the GPU is lost: planted");
   EXPECT_EQ(refusal(make_request(3, 5, 9)), ErrorCode::kUnavailable);
@@ -269,6 +273,43 @@ TEST_F(Core, ALostDeviceEndsWhatRunsWaitsAndComes) {
   }
 }
 
+// Who is told of steps beforehand.
+class Watch final : public StepWatch {
+ public:
+  void queued(RequestId request) override { told += "queued " + text(request) + "; "; }
+  void steps(std::span<const RequestId> requests) override {
+    told += "steps";
+    for (const RequestId request : requests) told += " " + text(request);
+    told += "; ";
+  }
+  std::string take() { return std::exchange(told, {}); }
+
+ private:
+  static std::string text(RequestId request) { return std::to_string(request.value); }
+  std::string told;
+};
+
+TEST_F(Core, WhoIsInAStepIsToldBeforeItIsSubmitted) {
+  Watch watch;
+  EngineCore core(
+      {.frames = 16, .schedule = {.running_max = 1}, .step_timeout = seconds(2), .watch = &watch},
+      executor_);
+  ASSERT_TRUE(core.add_model(kModel, kFacts).ok());
+  ASSERT_TRUE(core.submit(make_request(2, 5, 1), now_).ok());
+  ASSERT_TRUE(core.submit(make_request(1, 5, 1), now_).ok());
+  EXPECT_EQ(watch.take(), "queued 2; queued 1; ");
+  executor_.refuse_next();
+  ASSERT_TRUE(core.start_step(now_));
+  EXPECT_EQ(watch.take(), "steps 1; steps 2; steps 2; ") << "of 1 the step was refused";
+  core.check_timeout(now_ + seconds(9));
+  EXPECT_TRUE(core.hung());
+  EXPECT_TRUE(core.start_step(now_));
+  EXPECT_EQ(watch.take(), "") << "it stays as it was when the device began to hang";
+  core.finish_step(*executor_.wait(Nanos(0)), now_);
+  EXPECT_FALSE(core.start_step(now_));
+  EXPECT_EQ(watch.take(), "steps; ");
+}
+
 TEST_F(Core, AStepThatFailsByALossIsLost) {
   request::Request request = make_request(1, 5, 9);
   request.output = {7, 8};
@@ -279,6 +320,7 @@ TEST_F(Core, AStepThatFailsByALossIsLost) {
   failed.error = "an illegal memory access";
   core_.finish_step(failed, now_);
   core_.lose("the GPU is lost: planted");
+  EXPECT_EQ(core_.struck(), std::vector{RequestId(1)});
   const auto outputs = core_.take_outputs();
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].error, "an illegal memory access");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <latch>
@@ -213,6 +214,7 @@ TEST_F(EngineThread, ALostDeviceEndsEveryRequestAndRefusesMore) {
   }
   while (engine_->observe().lost.empty()) std::this_thread::yield();
   EXPECT_EQ(engine_->observe().lost, "the GPU is lost: planted");
+  EXPECT_EQ(engine_->struck(), std::vector{RequestId(1)});
   EXPECT_FALSE(engine_->observe().hung);
   const Status refused = engine_->submit(make_request(3, 1));
   EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
@@ -240,6 +242,81 @@ class BlockingExecutor final : public StepExecutor {
   std::latch blocked_{1};
   std::latch freed_{1};
 };
+
+// Warms up for ever, or in three pieces.
+class WarmingExecutor final : public StepExecutor {
+ public:
+  explicit WarmingExecutor(bool ends) : ends_(ends) {}
+  const Capabilities& capabilities() const override { return inner_.capabilities(); }
+  Status submit(request::Batch batch, weights::StepWeights weights) override {
+    EXPECT_FALSE(warms_);
+    return inner_.submit(std::move(batch), weights);
+  }
+  std::optional<request::StepResult> wait(Nanos timeout) override { return inner_.wait(timeout); }
+  bool warm_up(ModelId model, const std::function<bool()>& stop) override {
+    EXPECT_EQ(model, kModel);
+    EXPECT_FALSE(gone_) << "a model that was removed";
+    warms_ = true;
+    while (!stop() && !(ends_ && pieces_ == 3)) ++pieces_;
+    warms_ = false;
+    return ends_ && pieces_ == 3;
+  }
+  std::int64_t pieces() const { return pieces_; }
+  void gone() { gone_ = true; }
+
+ private:
+  const bool ends_;
+  FakeExecutor inner_;
+  std::atomic<std::int64_t> pieces_ = 0;
+  std::atomic<bool> warms_ = false, gone_ = false;
+};
+
+class WarmEngine : public ::testing::Test {
+ protected:
+  void start(WarmingExecutor& executor) {
+    EngineOptions options;
+    options.core.frames = 64;
+    options.may_warm_up = [this] { return quiet_.load(); };
+    engine_ = Engine::start(options, clock_, executor, sink_).value();
+    ASSERT_TRUE(engine_->add_model(kModel, kFacts).ok());
+  }
+
+  const RealClock clock_;
+  CollectingSink sink_;
+  std::atomic<bool> quiet_ = true;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(WarmEngine, WarmsUpWhileItIsIdleAndMay) {
+  WarmingExecutor executor(true);
+  quiet_ = false;
+  start(executor);
+  ASSERT_TRUE(engine_->submit(make_request(1, 5)).ok());
+  ASSERT_TRUE(sink_.wait_for_ends(1));
+  EXPECT_EQ(executor.pieces(), 0);
+  quiet_ = true;
+  const Nanos start = clock_.now();
+  while (executor.pieces() < 3 && clock_.now() - start < seconds(20)) std::this_thread::yield();
+  EXPECT_EQ(executor.pieces(), 3);
+  engine_->stop(Nanos(0));
+  EXPECT_EQ(executor.pieces(), 3) << "it had been done";
+  engine_.reset();
+}
+
+TEST_F(WarmEngine, WhoeverAsksForSomethingInterruptsIt) {
+  WarmingExecutor executor(false);
+  start(executor);
+  for (std::int64_t id = 1; id <= 3; ++id) {
+    const std::int64_t before = executor.pieces();
+    while (executor.pieces() == before) std::this_thread::yield();
+    ASSERT_TRUE(engine_->submit(make_request(id, 5)).ok());
+    ASSERT_TRUE(sink_.wait_for_ends(static_cast<int>(id)));
+  }
+  ASSERT_TRUE(engine_->remove_model(kModel, seconds(20)).ok());
+  executor.gone();
+  engine_->stop(seconds(20));
+  engine_.reset();
+}
 
 // An engine whose loop the driver holds with one request.
 class HeldEngine : public ::testing::Test {

@@ -1,4 +1,4 @@
-// Turns KV between HBM and host memory while an engine runs: answers what the scheduler asks of
+// Rotates KV between HBM and host memory while an engine runs: answers what the scheduler asks of
 // both tiers, hands the cache's copies to the executor, and tells the cache how they ended
 // (docs/design/rotation.md). Internal to this room.
 //

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
-#include "base/result.h"
 #include "base/units.h"
-#include "request/request.h"
 #include "schedule/rotation_policy.h"
 #include "weights/weight_cache.h"
 
@@ -28,9 +27,5 @@ struct ModelFacts {
                     nanos_from_seconds(seconds_per_token * static_cast<double>(tokens.count)));
   }
 };
-
-// Whether the request could ever run on an engine with `frames` frames. kInvalidArgument says, with
-// the numbers, why not.
-Status check_request(const request::Request& request, const ModelFacts& facts, std::int64_t frames);
 
 }  // namespace causeway::engine

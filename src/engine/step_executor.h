@@ -2,6 +2,7 @@
 // batches and gets completions with durations. Implementations: host (CPU), cuda, simulated.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -58,6 +59,11 @@ class StepExecutor {
   // before that is acted on: then the failure of a copy is known before the end of a step that
   // waited for it.
   virtual std::vector<kv::KvCopyEnd> poll_copies() { return {}; }
+
+  // Does ahead what would hold up the model's first steps (loads kernels), while no step is in
+  // flight: in pieces of some milliseconds, until `stop` says that something else is to be done.
+  // False: it was stopped; the next call goes on. Engine-loop thread.
+  virtual bool warm_up(ModelId /*model*/, const std::function<bool()>& /*stop*/) { return true; }
 
   // What the links grant to copies of KV now, or would if there were any. Any thread.
   virtual kv::KvCopyRates copy_rates() const { return {}; }

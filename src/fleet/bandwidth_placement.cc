@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "fleet/place_on.h"
 
 namespace causeway::fleet {
@@ -70,9 +71,15 @@ class Choice {
         whole_(demand_of(candidate.spec, candidate.spec.weights)) {}
 
   std::optional<Placement> choose() const {
-    if (auto fits = gentle()) return fits;
+    if (auto fits = gentle()) {
+      CAUSEWAY_DCHECK(fits->excess <= 1 && fits->victims.empty(), "it fits a slice as that is");
+      return fits;
+    }
     if (!candidate_.evicts) return std::nullopt;
-    if (auto evicts = evicting()) return evicts;
+    if (auto evicts = evicting()) {
+      CAUSEWAY_DCHECK(evicts->excess <= 1, "others give way so that all limits are met");
+      return evicts;
+    }
     return best_effort();
   }
 

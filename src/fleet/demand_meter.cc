@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/dcheck.h"
+
 namespace causeway::fleet {
 namespace {
 
@@ -22,15 +24,18 @@ void DemandMeter::decay(Nanos now) {
   const double left = fleet::left(now - last_);
   for (double* sum : {&arrivals_, &prompts_, &ends_, &outputs_}) *sum *= left;
   last_ = std::max(last_, now);
+  CAUSEWAY_DCHECK(arrivals_ >= 0 && ends_ >= 0, "sums fade, and never below nothing");
 }
 
 void DemandMeter::arrived(Tokens prompt, Nanos now) {
+  CAUSEWAY_DCHECK(prompt >= Tokens(0), "a prompt has a length");
   decay(now);
   arrivals_ += 1;
   prompts_ += static_cast<double>(prompt.count);
 }
 
 void DemandMeter::ended(Tokens output, Nanos now) {
+  CAUSEWAY_DCHECK(output >= Tokens(0), "an answer has a length");
   decay(now);
   ends_ += 1;
   outputs_ += static_cast<double>(output.count);

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "base/log.h"
 
 namespace causeway::fleet {
@@ -31,6 +32,7 @@ EarlyLoad::EarlyLoad(slice::ModelHome& home, const Clock& clock, ModelId model, 
 EarlyLoad::~EarlyLoad() {
   cancel();
   if (thread_.joinable()) thread_.join();
+  CAUSEWAY_DCHECK(ended_, "a load has ended when its thread has");
   if (taken_ || !outcome_.ok()) return;
   if (const Status undone = home_.pool.unload(model_, leaves()); !undone.ok()) {
     spdlog::error("cannot let go of a model: {}", undone.error().message);
@@ -45,6 +47,7 @@ void EarlyLoad::run() {
                                             Bytes bytes) { return reach(address, bytes); },
                        .home_leaves = leaves()});
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(!ended_ && !taken_, "a load ends once, and is taken after that");
   outcome_ = outcome;
   ended_ = true;
   changed_.notify_all();
@@ -81,12 +84,14 @@ void EarlyLoad::cancel() {
 
 void EarlyLoad::slice_opened(slice::Slice& slice) {
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(slice_ == nullptr, "a load is for one slice");
   slice_ = &slice;
   changed_.notify_all();
 }
 
 Status EarlyLoad::take(const std::function<bool()>& cancelled) {
   std::unique_lock lock(mutex_);
+  CAUSEWAY_DCHECK(slice_ != nullptr && !taken_, "take() follows slice_opened(), and comes once");
   while (!changed_.wait_for(lock, kPoll, [this] { return ended_; })) {
     lock.unlock();
     const bool stop = cancelled && cancelled();

@@ -5,6 +5,7 @@
 
 #include "base/canary.h"
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "fleet/fleet_core_state.h"
 
 namespace causeway::fleet {
@@ -72,6 +73,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
 
 void FleetCore::State::enter(Model& model, ModelPhase phase) {
   loads_under_way += is_under_way(phase) - is_under_way(model.phase);
+  CAUSEWAY_DCHECK(loads_under_way >= 0, "more loads end than begin");
   model.phase = phase;
   settled(phase) ? (void)moving.erase(model.id) : (void)moving.insert(model.id);
   touch(model);
@@ -92,6 +94,7 @@ FleetCore::State::Slice& FleetCore::State::slice_of(SliceId id) {
 }
 
 bool FleetCore::State::slice_was_lost(const Model& model) const {
+  CAUSEWAY_DCHECK(model.slice.valid(), "a model that is on no slice cannot lose it");
   const Slice& slice = slices[static_cast<std::size_t>(model.slice.value)];
   return !slice.up || slice.epoch != model.epoch;
 }
@@ -256,7 +259,7 @@ void FleetCore::State::on(const SliceLost& event) {
   slice.epoch += 1;
   view.set_up(event.slice, false);
   if (!any_up()) down_since = now;
-  resume_all(event.slice, /*lost=*/true);
+  resume_all(event.slice, {event.suspects.begin(), event.suspects.end()});
   for (Model& model : models) {
     model.there.erase(event.slice);
     if (model.slice != event.slice) continue;
@@ -297,6 +300,7 @@ void FleetCore::State::on(const Stopped&) {
 void FleetCore::State::on(const Woken&) {}
 
 void FleetCore::State::hold(Model& model, const RequestArrived& event) {
+  CAUSEWAY_DCHECK(!requests.contains(event.request), "a request is held once");
   const Nanos onset = onset_of(event);
   model.onset = model.held.empty() ? onset : std::min(model.onset, onset);
   model.held.push_back(event.request);
@@ -312,6 +316,7 @@ void FleetCore::State::route(Model& model, RequestId request) {
     requests.erase(request);
     return answer(request, {});
   }
+  CAUSEWAY_DCHECK(!asked.slice.valid(), "one slice at a time has a request");
   asked.slice = model.slice;
   Slice& slice = slice_of(model.slice);
   if (slice.running++ == 0) slice.since = now;
@@ -327,6 +332,7 @@ void FleetCore::State::route(Model& model, RequestId request) {
 // just ended many would draw all that come.
 void FleetCore::State::leaves_slice(const Asked& asked, bool served) {
   Slice& slice = slice_of(asked.slice);
+  CAUSEWAY_DCHECK(slice.running > 0, "a slice counts the requests that it has");
   slice.running -= 1;
   if (!served) return;
   const double took = to_seconds(now - std::exchange(slice.since, now));
@@ -336,6 +342,7 @@ void FleetCore::State::leaves_slice(const Asked& asked, bool served) {
 
 void FleetCore::State::route_held(Model& model) {
   held -= std::ssize(model.held);
+  CAUSEWAY_DCHECK(held >= 0, "as many are held as models hold");
   model.resume_until.reset();
   touch(model);
   for (const RequestId request : std::exchange(model.held, {})) route(model, request);
@@ -354,6 +361,7 @@ void FleetCore::State::end_all_held(const Error& error) {
 // It is off its model's list.
 void FleetCore::State::refuse_held(RequestId request, request::FinishReason reason,
                                    const Error& error) {
+  CAUSEWAY_DCHECK(held > 0, "who is refused was counted as held");
   held -= 1;
   const bool loads = requests.at(request).loads;
   requests.erase(request);
@@ -373,6 +381,7 @@ void FleetCore::State::refuse(RequestId request, const Error& error) {
 
 // The model is attached to the slice, and serves.
 void FleetCore::State::serve_on(Model& model, SliceId slice) {
+  CAUSEWAY_DCHECK(model.there.contains(slice), "a model serves where it is attached");
   enter(model, ModelPhase::kReady);
   model.slice = slice;
   model.epoch = slice_of(slice).epoch;
@@ -414,6 +423,7 @@ void FleetCore::State::rest(Model& model) {
 // Its place is another's again. Where something was to drain for it, that serves on, and what else
 // had a place by now looks for one anew.
 void FleetCore::State::give_up(Model& model) {
+  CAUSEWAY_DCHECK(model.phase == ModelPhase::kPlaced, "only a place is given up");
   const bool drained = std::any_of(moving.begin(), moving.end(), [&](ModelId id) {
     const Model& other = model_of(id);
     return other.phase == ModelPhase::kDraining && other.taker == model.id;

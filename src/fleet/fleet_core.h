@@ -47,8 +47,8 @@ struct FleetOptions {
   // before one with requests is drained for it (nullopt: none ever is).
   Nanos room_timeout = seconds(1);
   std::optional<Nanos> drain_after = std::nullopt;
-  // How often a request is routed again whose slice was lost, so that one that brings slices down
-  // ends; and how long it may be held for that.
+  // How often a request is routed again that was in the step that ran when its slice was lost, so
+  // that one that brings slices down ends; and how long one of a lost slice may be held.
   std::int64_t resumes_max = 2;
   Nanos resume_timeout = seconds(60);
   // While no slice is up requests wait for one to return, no longer than this since the last went;

@@ -6,6 +6,8 @@
 #include "base/canary.h"
 #include "fleet/fleet_core_state.h"
 
+#include "base/dcheck.h"
+
 namespace causeway::fleet {
 namespace {
 
@@ -56,6 +58,7 @@ void FleetCore::State::on(const UnloadAsked& event) {
   if (!may.ok()) return answer(event.ask, std::move(may));
   leaving[event.ask].left = 1;  // so that it is not answered before all have begun
   unload(model, event.ask, event.keeps_home);
+  CAUSEWAY_DCHECK(leaving.contains(event.ask), "it was answered before all had begun");
   one_left(event.ask, {});
 }
 
@@ -146,6 +149,7 @@ void FleetCore::State::has_left(Model& model, const Status& gone) {
 
 void FleetCore::State::one_left(RequestId ask, const Status& gone) {
   Leaving& one = leaving.at(ask);
+  CAUSEWAY_DCHECK(one.left > 0, "more models have left than an ask waits for");
   if (one.result.ok()) one.result = gone;
   if (--one.left > 0) return;
   answer(ask, std::move(one.result));

@@ -6,6 +6,8 @@
 #include "base/canary.h"
 #include "fleet/fleet_core_state.h"
 
+#include "base/dcheck.h"
+
 namespace causeway::fleet {
 namespace {
 
@@ -91,6 +93,7 @@ bool FleetCore::State::start_loads() {
       continue;
     }
     if (!may_load(model)) continue;
+    CAUSEWAY_DCHECK(model.slice.valid(), "a model that has a place has a slice");
     enter(model, ModelPhase::kLoading);
     model.epoch = slice_of(model.slice).epoch;
     model.no_room_since.reset();
@@ -187,6 +190,7 @@ bool FleetCore::State::await_return(Model& model) {
 
 // Whether something else can be done about it.
 bool FleetCore::State::no_room(Model& model, const NoRoom& why) {
+  CAUSEWAY_DCHECK(!why.host || host_budget, "host memory lacks where it has a limit");
   // While nothing could be loaded it has not been refused a place yet.
   if (!model.no_room_since || loads_under_way >= options.loads_max) model.no_room_since = now;
   const Nanos waited = now - *model.no_room_since;
@@ -255,6 +259,7 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
 // Before a model without requests gets one: whether another slice is to serve it, so that the
 // request is held. Where the model is attached there already it changes at once.
 bool FleetCore::State::change_slice(Model& model) {
+  CAUSEWAY_DCHECK(model.held.empty(), "a model that serves holds no requests");
   const Candidate candidate{.model = model.id,
                             .spec = model.spec,
                             .evicts = true,
@@ -290,6 +295,8 @@ std::optional<UnloadChoice> FleetCore::State::clear_host(const Model& model, boo
   if (model.needed <= free) return UnloadChoice();
   UnloadChoice choice;
   if (evicts) choice = choose_host_victims(drains, model.needed - free);
+  CAUSEWAY_DCHECK(choice.models.empty() || choice.freed >= model.needed - free,
+                  "models give way where that suffices");
   if (!choice.models.empty()) return choice;
   why = {.free = free, .could_go = choice.freed, .host = true};
   return std::nullopt;
@@ -316,6 +323,8 @@ bool FleetCore::State::may_give_way(const Model& model, bool drains) const {
 }
 
 void FleetCore::State::leave(Model& model, ModelId taker, bool drops) {
+  CAUSEWAY_DCHECK(model.phase == ModelPhase::kHome || model.phase == ModelPhase::kReady,
+                  "only what rests at home or serves can be told to go");
   model.taker = taker;
   model.drops = drops;
   touch(model);
@@ -331,6 +340,7 @@ void FleetCore::State::leave(Model& model, ModelId taker, bool drops) {
 }
 
 void FleetCore::State::start_leaving(Model& model) {
+  CAUSEWAY_DCHECK(model.slice.valid(), "a model leaves the slice that it serves on");
   enter(model, ModelPhase::kLeaving);
   std::vector<SliceId> leaves;
   for (const auto& [slice, crosses] : model.there) {
@@ -375,6 +385,7 @@ void FleetCore::State::show(Model& model) {
   }
   if (!gives_host_memory(model)) return;
   model.unloadable = unload_candidate(model);
+  CAUSEWAY_DCHECK(!unloadable.contains(*model.unloadable), "no two models rank alike");
   unloadable.insert(*model.unloadable);
   unloadable_sum += model.unloadable->bytes;
 }
@@ -384,6 +395,9 @@ void FleetCore::State::add_up() {
     model_of(id).changed = false;
     show(model_of(id));
   }
+  CAUSEWAY_DCHECK(changed.empty(), "to show a model changes none");
+  CAUSEWAY_DCHECK(there_sum >= Bytes(0) && reserved_sum >= Bytes(0) && unloadable_sum >= Bytes(0),
+                  "a model takes what it took from the sums of host memory");
 }
 
 // As a model sees it that nobody asks for yet: of those that take nothing now it counts what they

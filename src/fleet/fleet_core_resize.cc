@@ -81,7 +81,7 @@ bool FleetCore::State::finish_closing() {
     slice.open = slice.up = slice.closing = false;
     slice.epoch += 1;
     const std::int64_t held_before = held;
-    if (!CAUSEWAY_PLANTED(43)) resume_all(id, /*lost=*/false);  // planted bug: left behind
+    if (!CAUSEWAY_PLANTED(43)) resume_all(id, {});  // planted bug: left behind
     counters.withdrawn += held - held_before;
   }
   for (Model* model : in_motion()) {

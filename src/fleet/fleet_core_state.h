@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/random.h"
@@ -50,11 +51,11 @@ class FleetCore::State {
     std::optional<Nanos> resume_until;  // when those of the held that go on are given up
     DecayedCount rate;
     std::string last_error;
-    // As the sums have it.
+    // What the view and the sums count for the model; out of date while `changed`.
     SliceId shown;  // on which slice of the view
     Bytes host_there, host_reserved;
-    std::optional<UnloadCandidate> unloadable;  // as it is in the order of those
-    bool changed = false;                       // since
+    std::optional<UnloadCandidate> unloadable;  // its entry among those
+    bool changed = false;
   };
   struct Slice {
     SliceSpec spec;
@@ -77,7 +78,7 @@ class FleetCore::State {
     ModelId model;
     Nanos onset;               // from which it lags
     SliceId slice;             // to which it was routed; none: it is held
-    std::int64_t resumes = 0;  // after losses of its slices
+    std::int64_t resumes = 0;  // after losses of slices in a step of which it was
     bool again = false;        // it was routed before
     bool cancelled = false;
     bool loads = false;  // it asks for the model alone: answered instead of routed
@@ -150,8 +151,8 @@ class FleetCore::State {
   void route(Model& model, RequestId request);
   void route_held(Model& model);
   void leaves_slice(const Asked& asked, bool served);
-  void resume_all(SliceId from, bool lost);
-  bool may_resume(RequestId id, Asked& asked, bool lost);
+  void resume_all(SliceId from, const std::unordered_set<RequestId>& suspects);
+  bool may_resume(RequestId id, Asked& asked, bool suspect);
   void hold_again(Model& model, const std::vector<RequestId>& requests);
   void end_resumed(Model& model, const Error& error);
   void refuse_held(RequestId request, request::FinishReason reason, const Error& error);

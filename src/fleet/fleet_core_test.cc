@@ -310,16 +310,21 @@ TEST_F(FleetCoreTest, RequestsOfALostSliceGoOnElsewhereBeforeThoseThatCameLater)
   EXPECT_EQ(core_->waiting(), 0);
 }
 
-TEST_F(FleetCoreTest, ARequestThatLosesItsSliceEachTimeEnds) {
+TEST_F(FleetCoreTest, ARequestThatLosesItsSliceEachTimeEndsAndOneThatWaitsGoesOn) {
   start(1, 1, {.resumes_max = 2});
   serve(1, 0);
   ask(2, 0);
+  ask(3, 0);
+  const SliceLost lost{SliceId(0), {RequestId(2)}};
   for (int time = 0; time < 2; ++time) {
-    EXPECT_EQ(on(SliceLost{SliceId(0)}), "");
+    EXPECT_EQ(on(lost), "");
     EXPECT_EQ(on(SliceReturned{SliceId(0)}), "load 0 0");
-    EXPECT_EQ(loaded(0), "route 2 0");
+    EXPECT_EQ(loaded(0), "route 2 0; route 3 0");
   }
-  EXPECT_EQ(on(SliceLost{SliceId(0)}), "refuse 2");
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "") << "neither was in the step";
+  EXPECT_EQ(on(SliceReturned{SliceId(0)}), "load 0 0");
+  EXPECT_EQ(loaded(0), "route 2 0; route 3 0");
+  EXPECT_EQ(on(lost), "refuse 2");
   EXPECT_THAT(refusal().message, HasSubstr("was lost, as were 2 before it"));
 }
 

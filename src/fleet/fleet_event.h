@@ -89,6 +89,8 @@ struct DropEnded {
 // ended before, which RequestEnded says yet.
 struct SliceLost {
   SliceId slice;
+  // Of these one may be why it is lost: they were in the step that ran. The others only waited.
+  std::vector<RequestId> suspects = {};
 };
 // Empty.
 struct SliceReturned {
@@ -110,8 +112,8 @@ struct OpenedSlice {
 struct SlicesChanged {
   std::vector<OpenedSlice> opened;
 };
-// A model that is new, under the next id, or that is back, under the id that it had before: it has
-// been removed, and is in no memory. Nobody has asked for it.
+// A model that the catalogue has now: a new one has the next id; one that had been removed is back
+// under the id that it had before. It is in no memory, and no request asks for it yet.
 struct FoundModel {
   ModelId model;
   ModelSpec spec;
@@ -129,7 +131,7 @@ struct CatalogueRead {
 struct LoaderStalled {
   Error why;
 };
-// For good: held requests end, new ones are refused.
+// The fleet stops for good: held requests end, new ones are refused.
 struct Stopped {};
 // next_wakeup() has come.
 struct Woken {};

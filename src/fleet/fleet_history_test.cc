@@ -37,6 +37,22 @@ void add_asks(const testing::FleetHistoryReport& report, testing::FleetHistoryRe
   sum.counters.removed += report.counters.removed;
 }
 
+void add_losses(const testing::FleetHistoryReport& report, testing::FleetHistoryReport& sum) {
+  sum.slices_lost += report.slices_lost;
+  sum.strikes += report.strikes;
+  sum.suspects_ended += report.suspects_ended;
+  sum.waited_long += report.waited_long;
+}
+
+void expect_losses(const testing::FleetHistoryReport& sum, int histories) {
+  std::cout << sum.strikes << " slices lost by a request, " << sum.suspects_ended
+            << " requests suspected too often, " << sum.waited_long
+            << " moves of who waited in more slices than that\n";
+  EXPECT_GT(sum.strikes, histories / 10);
+  EXPECT_GT(sum.suspects_ended, histories / 10);
+  EXPECT_GT(sum.waited_long, histories / 10);
+}
+
 // Of as many histories.
 void expect_asks(const testing::FleetHistoryReport& sum, int histories) {
   std::cout << sum.asks << " asks (" << sum.asks_refused << " refused, " << sum.loaded_asked
@@ -69,7 +85,6 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.cancelled += report.cancelled;
     sum.loads_failed += report.loads_failed;
     sum.kept += report.kept;
-    sum.slices_lost += report.slices_lost;
     sum.drops += report.drops;
     sum.ended_late += report.ended_late;
     sum.stalls += report.stalls;
@@ -86,6 +101,7 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.counters.withdrawn += report.counters.withdrawn;
     sum.opened_none += report.opened_none;
     add_asks(report, sum);
+    add_losses(report, sum);
   }
   std::signal(SIGABRT, SIG_DFL);
   std::cout << sum.requests << " requests (" << sum.counters.routed << " routed, "
@@ -119,6 +135,7 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   EXPECT_GT(sum.counters.withdrawn, kHistories / 10);
   EXPECT_GT(sum.opened_none, kHistories / 100);
   expect_asks(sum, kHistories);
+  expect_losses(sum, kHistories);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "fleet/fleet_view.h"
 
 namespace causeway::fleet {
@@ -59,6 +60,7 @@ Offer offer_of(const SliceView& slice, double link_used, Goes goes) {
   if (slice.spec.memory > Bytes(0)) {
     offer.free = (slice.spec.memory - left.memory).count;
     offer.room = offer.free - left.stays.count;
+    CAUSEWAY_DCHECK(offer.room <= offer.free, "weights that stay take of what is free");
   }
   if (slice.spec.models_max > 0) offer.places = slice.spec.models_max - models;
   return offer;
@@ -92,6 +94,9 @@ IndexNode leaf_of(const SliceView& slice, double link_used, double link_rate, do
   if (leaf.drain_busy < 2) {
     leaf.drained = offer_of(slice, link_used, [](auto& m) { return m.may_drain; });
   }
+  CAUSEWAY_DCHECK(leaf.gone.free >= leaf.now.free && leaf.drained.free >= leaf.now.free &&
+                      leaf.gone.places >= leaf.now.places,
+                  "models that go take nothing");
   return leaf;
 }
 
@@ -105,6 +110,8 @@ FleetIndex::FleetIndex(std::int64_t slices)
 }
 
 void FleetIndex::touch(SliceId slice) {
+  CAUSEWAY_DCHECK(slice.valid() && slice.value < static_cast<std::int64_t>(leaves_),
+                  "no such slice");
   const std::size_t leaf = leaves_ + static_cast<std::size_t>(slice.value);
   if (marked_[leaf]) return;
   marked_[leaf] = true;
@@ -133,9 +140,11 @@ void FleetIndex::bring_up(const FleetView& view) {
     for (const std::size_t n : above) nodes_[n] = best_of(nodes_[2 * n], nodes_[2 * n + 1]);
     level = std::move(above);
   }
+  CAUSEWAY_DCHECK(renew_.empty(), "renewing nodes marks none");
 }
 
 SliceId FleetIndex::first_below(std::size_t n) const {
+  CAUSEWAY_DCHECK(n >= kRoot && n < nodes_.size(), "no such node");
   while (!is_leaf(n)) n *= 2;
   return SliceId(static_cast<std::int64_t>(n - leaves_));
 }

@@ -39,6 +39,10 @@ class FleetSlice : public engine::SliceHandle {
   // too. Any thread.
   virtual bool returned() { return false; }
 
+  // Once observe() says that it is lost, until it has returned: the requests one of which may be
+  // why. They were in a step of it, or it had not said yet that they wait. Any thread.
+  virtual std::vector<RequestId> suspects() const = 0;
+
   // Of weights that have come from host memory since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
 };

@@ -1,5 +1,6 @@
 // What a fleet decides about: models, slices and links as numbers, and what each model asks of a
-// slice. Plain data. Zero as a limit: there is none, or somebody else divides it.
+// slice. Plain data. A limit of zero means that there is none, or that another part of the program
+// divides it.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 
 #include "base/canary.h"
 #include "base/check.h"
+#include "base/dcheck.h"
 
 namespace causeway::fleet {
 namespace {
@@ -34,12 +35,14 @@ FleetView::FleetView(std::vector<SliceSpec> specs, std::vector<LinkSpec> links)
       index_(std::ssize(specs)) {
   for (SliceSpec& spec : specs) {
     const SliceId id(std::ssize(slices_));
+    CAUSEWAY_DCHECK(spec.link.value < std::ssize(links_), "a slice's link is one of the fleet's");
     if (spec.link.valid()) slices_of_link_[static_cast<std::size_t>(spec.link.value)].push_back(id);
     slices_.push_back({.spec = spec});
   }
 }
 
 void FleetView::set_up(SliceId id, bool up) {
+  CAUSEWAY_DCHECK(id.valid() && id.value < size(), "no such slice");
   slices_[static_cast<std::size_t>(id.value)].up = up;
   index_.touch(id);
 }
@@ -73,11 +76,13 @@ double FleetView::link_share(SliceId id) const {
   const LinkId link = slice(id).spec.link;
   if (!link.valid()) return Offer::kNone;
   const auto index = static_cast<std::size_t>(link.value);
+  CAUSEWAY_DCHECK(!slices_of_link_[index].empty(), "a slice is among those of its link");
   const double rate = links_[index].bytes_per_second;
   return rate > 0 ? rate / static_cast<double>(slices_of_link_[index].size()) : Offer::kNone;
 }
 
 void FleetView::put(SliceId id, const PlacedModel& model) {
+  CAUSEWAY_DCHECK(id.valid() && id.value < size(), "no such slice");
   SliceView& slice = slices_[static_cast<std::size_t>(id.value)];
   const auto at = find_model(slice.models, model.model);
   if (at == slice.models.end()) {
@@ -112,6 +117,7 @@ void FleetView::add_up(SliceId id) {
   if (more == 0) return;
   if (CAUSEWAY_PLANTED(39) && more < 0) return;  // planted bug: a link's share is not given back
   link_used_[link] += more;
+  CAUSEWAY_DCHECK(link_used_[link] >= 0, "a link gets back what its slices took");
   if (CAUSEWAY_PLANTED(40)) return;  // planted bug: others of the link are indexed as before
   for (const SliceId other : slices_of_link_[link]) index_.touch(other);
 }

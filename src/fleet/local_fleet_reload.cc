@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/dcheck.h"
 #include "base/log.h"
 #include "fleet/local_fleet_state.h"
 
@@ -18,6 +18,7 @@ ModelSpec spec_of(const CatalogueModel& model) {
 
 std::vector<const CatalogueEntry*> LocalFleet::State::served() const {
   const std::scoped_lock lock(mutex_);
+  CAUSEWAY_DCHECK(entries_.size() == slots_.size(), "each model has an entry");
   std::vector<const CatalogueEntry*> served;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].removed) served.push_back(entries_[i]);
@@ -89,6 +90,8 @@ void LocalFleet::State::take(CatalogueModel found, CatalogueNews& news) {
   slots_[at].model = std::move(found);
   slots_[at].removed = false;
   by_name_[entry.name] = at;
+  CAUSEWAY_DCHECK(demand_.size() == slots_.size() && past_of_.size() == slots_.size(),
+                  "what is counted of models is counted of each");
 }
 
 // As at the start.

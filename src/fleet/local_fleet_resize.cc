@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/check.h"
+#include "base/dcheck.h"
 #include "base/log.h"
 #include "fleet/local_fleet_state.h"
 
@@ -78,6 +78,7 @@ LocalFleet::State::Outputs LocalFleet::State::look_at_demand() {
   const Nanos now = clock_.now();
   if (now < demand_at_ || change_) return {};
   demand_at_ = now + kLook;
+  CAUSEWAY_DCHECK(demand_.size() == slots_.size(), "the demand of each model is metered");
   for (const auto& [model, tokens] : routed_.take_answers()) {
     demand_[index(model)].ended(tokens, now);
   }
@@ -143,6 +144,8 @@ void LocalFleet::State::adopt(SlicesChanged& changed) {
     slices_[static_cast<std::size_t>(id.value)] = opened_.slices[i];
     changed.opened.push_back({id, opened_.specs[i]});
   }
+  CAUSEWAY_DCHECK(lost_.size() == slices_.size() && losses_.size() == slices_.size(),
+                  "the losses of each slice are counted");
   const bool none = std::all_of(slices_.begin(), slices_.end(),
                                 [](const FleetSlice* slice) { return slice == nullptr; });
   none_open_ = none ? "no slice could be opened again: " + opened_.failure : "";

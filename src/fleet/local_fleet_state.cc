@@ -547,7 +547,7 @@ std::optional<Event> LocalFleet::State::slice_news() {
         "slice {} of {} is lost: {}; its models and requests go on elsewhere, or when it "
         "is back",
         i, slices_.size(), why);
-    return SliceLost{id};
+    return SliceLost{id, slice.suspects()};
   }
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/canary.h"
+#include "base/dcheck.h"
 
 namespace causeway::fleet {
 namespace {
@@ -41,6 +42,7 @@ std::optional<std::vector<ModelId>> cheapest_victims(const SliceView& slice,
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
     if (enough(fewer)) victims = std::move(fewer);
   }
+  CAUSEWAY_DCHECK(enough(victims), "those that are not spared suffice");
   return victims;
 }
 
@@ -58,6 +60,7 @@ std::optional<Demand> fits_hard(const FleetView& fleet, SliceId id, std::span<co
   if (!up || is_unfit(candidate, id)) return std::nullopt;
   const ModelSpec& model = candidate.spec;
   const auto left = std::ssize(slice.models) - std::ssize(gone);
+  CAUSEWAY_DCHECK(left >= 0, "only models of the slice go");
   if (slice.spec.models_max > 0 && left >= slice.spec.models_max) return std::nullopt;
   if (slice.spec.memory == Bytes(0)) return demand_of(model, model.weights);
   const Demand others = gone.empty() ? slice.sum : fleet.sum(id, gone);
@@ -96,6 +99,8 @@ std::optional<Placement> place_on(const FleetView& fleet, SliceId id, const Cand
     victims.emplace();
   }
   if (!victims) return std::nullopt;
+  CAUSEWAY_DCHECK(candidate.evicts || victims->empty(),
+                  "a model that may not evict has no victims");
   const Demand demand = *fits_hard(fleet, id, *victims, candidate);
   const double excess = fleet.excess(id, *victims, demand);
   return Placement{id, std::move(*victims), demand, excess};
@@ -116,6 +121,7 @@ BackCost cost_of(const SliceView& slice, const Placement& placement) {
     cost.busy += one.busy;
     parts += std::isinf(cost.log) ? 1 : std::exp(one.log - cost.log);
   }
+  CAUSEWAY_DCHECK(parts >= 1, "the dearest victim counts as one");
   cost.log += std::log(parts);
   return cost;
 }

@@ -28,7 +28,7 @@ Bytes lacks_beside(const Candidate& candidate, std::int64_t room);
 // before, and those of others that do not fit beside it.
 double first_token(const FleetView& fleet, const Candidate& candidate, SliceId id);
 
-// Of bringing its victims back.
+// What it costs to bring the placement's victims back.
 BackCost cost_of(const SliceView& slice, const Placement& placement);
 
 // The best by `rank`, smaller first, of the placements of all slices.

@@ -19,6 +19,8 @@ constexpr std::array<std::pair<PlacementKind, std::string_view>, 5> kNames = {{
     {PlacementKind::kLocality, "locality"},
     {PlacementKind::kShared, "shared"},
 }};
+static_assert(kNames.size() == static_cast<std::size_t>(PlacementKind::kShared) + 1,
+              "every kind has a name");
 
 // Baselines: they look at all slices.
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/dcheck.h"
 #include "base/log.h"
 
 namespace causeway::fleet {
@@ -116,6 +117,7 @@ Result<HostRoom> PoolHome::room_for(const CatalogueEntry& entry, const ModelSour
 }
 
 Status PoolHome::take_early(const model::ModelCard& card, const std::function<bool()>& cancelled) {
+  CAUSEWAY_DCHECK(early_ != nullptr, "there is no early load to take");
   const std::unique_ptr<EarlyLoad> early = std::move(early_);
   if (early->bytes() != card.layout.bytes) {
     return invalid_argument("its config.json changed while it was loaded: try again");
@@ -126,6 +128,7 @@ Status PoolHome::take_early(const model::ModelCard& card, const std::function<bo
 Status PoolHome::load(const CatalogueEntry& entry, const ModelSource& source,
                       const std::function<bool()>& cancelled) {
   CAUSEWAY_ASSIGN(const model::ModelCard card, next_card(entry, source));
+  CAUSEWAY_DCHECK(!early_ || early_->model() == entry.id, "an early load of another model is left");
   const Nanos start = early_ ? early_->started() : clock_.now();
   if (early_) {
     CAUSEWAY_TRY(take_early(card, cancelled));

@@ -23,11 +23,11 @@ class SlicesOfHome {
  public:
   virtual ~SlicesOfHome() = default;
 
-  // As Slice::card().
+  // How the slices keep a model of this config, as Slice::card() says it.
   virtual Result<model::ModelCard> card(model::ModelConfig config) const = 0;
   // Why no slice can run the model, as far as that is known.
   virtual Status check(ModelId model, const model::ModelCard& card) const = 0;
-  // As Slice::reach() and unreach(), for all of them.
+  // Makes memory reachable for all slices, as Slice::reach() does for one, and undoes that.
   virtual Status reach(device::HostAddress address, Bytes bytes,
                        const std::function<bool()>& cancelled) = 0;
   virtual void unreach(device::HostAddress address, Bytes bytes) = 0;

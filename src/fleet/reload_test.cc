@@ -129,6 +129,7 @@ class EchoSlice final : public FleetSlice {
     return AttachedModel{};
   }
   Status detach(ModelId, Nanos) override { return {}; }
+  std::vector<RequestId> suspects() const override { return {}; }
   Bytes link_bytes() const override { return {}; }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/dcheck.h"
+
 namespace causeway::fleet {
 namespace {
 
@@ -25,6 +27,7 @@ std::optional<request::Request> RoutedRequests::again(RequestId id, const FleetS
   Entry& entry = at->second;
   entry.request.attempt += 1;
   entry.slice = &slice;
+  CAUSEWAY_DCHECK(entry.preemptions >= entry.preemptions_before, "attempts add preemptions");
   entry.preemptions_before = entry.preemptions;
   return entry.request;
 }
@@ -82,6 +85,7 @@ bool RoutedRequests::pass(request::Output& output) {
   if (at == requests_.end()) return false;
   Entry& entry = at->second;
   if (entry.request.attempt != output.attempt) return false;
+  CAUSEWAY_DCHECK(entry.slice != nullptr, "of a slice that was withdrawn no attempt counts");
   if (output.finished && output.lost && is_lost(entry)) return false;
   for (const auto& token : output.tokens) entry.request.output.push_back(token.token);
   // The client knows of one request, which began once.

@@ -54,7 +54,7 @@ class RoutedRequests {
   struct Entry {
     request::Request request;  // with the output that was delivered, and the attempt that counts
     const FleetSlice* slice = nullptr;  // none: it was withdrawn
-    // Of attempts before, for who measures.
+    // What earlier attempts had: measurements count them, too.
     Nanos queued{-1};
     Tokens cached{0};
     std::int32_t preemptions_before = 0;

@@ -27,6 +27,7 @@ class NoSlice final : public FleetSlice {
     return AttachedModel{};
   }
   Status detach(ModelId, Nanos) override { return {}; }
+  std::vector<RequestId> suspects() const override { return {}; }
   Bytes link_bytes() const override { return {}; }
   std::string lost;
 };

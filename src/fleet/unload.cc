@@ -4,6 +4,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "base/dcheck.h"
+
 namespace causeway::fleet {
 namespace {
 
@@ -26,6 +28,7 @@ UnloadChoice choose(const auto& candidates, Bytes wanted) {
     choice.freed -= chosen[i].bytes;
     chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
   }
+  CAUSEWAY_DCHECK(choice.freed >= wanted, "who is spared was not needed");
   for (const UnloadCandidate& candidate : chosen) choice.models.push_back(candidate.model);
   return choice;
 }
@@ -36,6 +39,7 @@ void DecayedCount::add(Nanos now) {
   now = std::max(now, last_);
   count_ = at(now) + 1;
   last_ = now;
+  CAUSEWAY_DCHECK(count_ >= 1, "a request counts whole when it comes");
 }
 
 double DecayedCount::at(Nanos now) const {

@@ -21,7 +21,7 @@ namespace causeway::grammar {
 struct CompilerOptions {
   ConstraintLimits limits;
   WorkPoolOptions compiling = {.queued_max = 256, .niceness = 10};
-  // Of masks: microseconds each, unless somebody's grammar is ambiguous.
+  // For masks. Each takes microseconds, unless a request's grammar is ambiguous.
   WorkPoolOptions matching = {.threads = 4, .threads_max = 16, .late = millis(20)};
   std::size_t cache_bytes_max = std::size_t{256} << 20;
   std::size_t models_max = 16;  // whose prepared tokens are kept

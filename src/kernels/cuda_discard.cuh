@@ -4,16 +4,16 @@
 // beside 974 MB of reads, and 7 MB of them made attention 10 µs of 125 longer
 // (docs/design/kernels.md).
 //
-// What is dropped is undefined until it is written again. Nobody may read it later, also nobody who
-// reads too early what is replaced; and its last readers must be done: by the order of the stream,
-// or by a barrier.
+// What is dropped is undefined until it is written again. A kernel must not read it in between, nor
+// must one that reads early, before its predecessor has written. The last readers must be done when
+// it is dropped: by the order of the stream, or by a barrier.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "kernels/spent.h"
+#include "kernels/l2_discard.h"
 
 namespace causeway::kernels {
 
@@ -23,15 +23,15 @@ __device__ __forceinline__ void discard_line(const void* line) {
 }
 
 // Drops the share of thread `index` of `all`.
-__device__ __forceinline__ void discard(const SpentLines& lines, unsigned index, unsigned all) {
+__device__ __forceinline__ void discard(const DiscardLines& lines, unsigned index, unsigned all) {
 #pragma unroll 1
   for (unsigned i = index; i < static_cast<unsigned>(lines.count); i += all) {
-    discard_line(lines.first + static_cast<std::int64_t>(i) * kSpentLine);
+    discard_line(lines.first + static_cast<std::int64_t>(i) * kDiscardLineBytes);
   }
 }
 
 // Each thread of a grid along x its share.
-__device__ __forceinline__ void discard(const SpentLines& lines) {
+__device__ __forceinline__ void discard(const DiscardLines& lines) {
   discard(lines, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
 }
 

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include <utility>
+
 #include "kernels/cuda_status.cuh"
 
 namespace causeway::kernels {
@@ -10,6 +12,20 @@ namespace {
 struct DestroyCaptured {
   void operator()(CUgraph_st* graph) const { cudaGraphDestroy(graph); }
 };
+using Captured = std::unique_ptr<CUgraph_st, DestroyCaptured>;
+
+Result<Captured> capture(const std::string& what, const std::function<Status()>& enqueue,
+                         CudaStream stream) {
+  CAUSEWAY_TRY(cuda_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                           "beginning to capture " + what));
+  const Status enqueued = enqueue();
+  cudaGraph_t graph = nullptr;
+  const Status captured = cuda_status(cudaStreamEndCapture(stream, &graph), "capturing " + what);
+  Captured owned(graph);
+  CAUSEWAY_TRY(enqueued);
+  CAUSEWAY_TRY(captured);
+  return {std::move(owned)};
+}
 
 }  // namespace
 
@@ -17,18 +33,17 @@ void DestroyCudaGraph::operator()(CUgraphExec_st* graph) const { cudaGraphExecDe
 
 Result<CudaGraph> capture_graph(const std::string& what, const std::function<Status()>& enqueue,
                                 CudaStream stream) {
-  CAUSEWAY_TRY(cuda_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-                           "beginning to capture " + what));
-  const Status enqueued = enqueue();
-  cudaGraph_t graph = nullptr;
-  const Status captured = cuda_status(cudaStreamEndCapture(stream, &graph), "capturing " + what);
-  const std::unique_ptr<CUgraph_st, DestroyCaptured> owned(graph);
-  CAUSEWAY_TRY(enqueued);
-  CAUSEWAY_TRY(captured);
+  CAUSEWAY_ASSIGN(const Captured graph, capture(what, enqueue, stream));
   cudaGraphExec_t executable = nullptr;
-  CAUSEWAY_TRY(cuda_status(cudaGraphInstantiate(&executable, graph, 0),
+  CAUSEWAY_TRY(cuda_status(cudaGraphInstantiate(&executable, graph.get(), 0),
                            "instantiating the graph of " + what));
   return CudaGraph(executable);
+}
+
+Status load_kernels(const std::string& what, const std::function<Status()>& enqueue,
+                    CudaStream stream) {
+  const auto captured = capture(what, enqueue, stream);
+  return captured.ok() ? Status() : Status(captured.error());
 }
 
 }  // namespace causeway::kernels

@@ -24,4 +24,10 @@ using CudaGraph = std::unique_ptr<CUgraphExec_st, DestroyCudaGraph>;
 Result<CudaGraph> capture_graph(const std::string& what, const std::function<Status()>& enqueue,
                                 CudaStream stream);
 
+// Has the driver load the kernels that `enqueue` launches, without running one: what is captured is
+// dropped. They touch no memory, so that what they would read need not be there. A driver older
+// than CUDA 12.3 loads nothing while it captures: an error. Else as capture_graph().
+Status load_kernels(const std::string& what, const std::function<Status()>& enqueue,
+                    CudaStream stream);
+
 }  // namespace causeway::kernels

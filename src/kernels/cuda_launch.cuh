@@ -3,8 +3,8 @@
 //
 // Every kernel of such a chain waits, in every block, before it writes, and before it reads what a
 // kernel in front may still write: a kernel whose blocks do not wait would let its successor
-// overtake its predecessor. What it reads earlier is nobody's output (weights), was complete before
-// a `wait_then_let_successor_start()` in front, or is dropped
+// overtake its predecessor. What a kernel reads before its wait is no kernel's output (weights), or
+// was complete before a `wait_then_let_successor_start()` in front, or its value is not used
 // (attention's merging and the experts' front rehearse).
 #pragma once
 

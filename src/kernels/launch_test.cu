@@ -1,6 +1,7 @@
 // A kernel behind one that does not let its successor start, as a library's do not
 // (LaunchShape::behind_library), and a third behind both, in a graph and outside: the second must
-// be there before the first ends, and neither may see what it is to wait for.
+// be there before the first ends, and neither may see what it is to wait for. And kernels that are
+// loaded without being run (load_kernels).
 //   launch_gpu_test        exit code 77: no GPU
 #include "base/testing/arguments.h"
 #include "kernels/cuda_graph.h"
@@ -46,6 +47,27 @@ __global__ void read_early(const volatile std::uint32_t* words, std::uint32_t va
 __global__ void read_behind(const volatile std::uint32_t* words, std::uint32_t value, Seen* seen) {
   wait_for_predecessor();
   if (words[threadIdx.x] != value) atomicAdd(&seen->missing, 1u);
+}
+
+__global__ void write_one(std::uint32_t* word) { *word = 1; }
+
+// With an address that no kernel could write.
+void check_loading(testing::Report& report) {
+  cudaStream_t stream = nullptr;
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  Device<std::uint32_t> word(std::size_t{1});
+  word.zero();
+  const auto write = [&](std::uint32_t* at) {
+    return launch("writing", stream, {dim3(1), dim3(1)}, write_one, at);
+  };
+  const Status loaded = load_kernels("a kernel", [&] { return write(nullptr); }, stream);
+  report.check(loaded.ok(), "a kernel that never ran is loaded: " +
+                                (loaded.ok() ? std::string() : loaded.error().message));
+  report.check(cudaStreamSynchronize(stream) == cudaSuccess, "nothing ran");
+  must(write(word.get()));
+  must(cudaStreamSynchronize(stream), "writing");
+  report.check(word.fetch()[0] == 1, "it runs when it is launched");
+  (void)cudaStreamDestroy(stream);
 }
 
 class Chain {
@@ -106,6 +128,7 @@ class Chain {
 int run_all() {
   if (!testing::has_gpu()) return testing::kSkipped;
   testing::Report report;
+  check_loading(report);
   Chain chain;
   int early = 0;
   for (std::uint32_t i = 1; i <= 20; ++i) {

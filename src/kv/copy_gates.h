@@ -3,8 +3,8 @@
 //
 //   take() ─▶ closed ──raised by the copy stream, or by the mover──▶ open ──give_back()──▶ take() …
 //
-// Streams mention them until their copies have really ended, which of one that hangs nobody knows:
-// so they outlive the transfer engine. One thread.
+// Streams refer to a gate until its copies have really ended. When a copy hangs, that moment is not
+// known: so gates outlive the transfer engine. One thread.
 #pragma once
 
 #include <cstdint>

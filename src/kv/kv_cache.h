@@ -18,7 +18,7 @@
 //   gone ──add_frames()──▶ free        free, cached ──retire_frames()──▶ gone
 //                                      referenced, quarantined ──▶ retiring ──once free──▶ gone
 //
-// With twins (places in host memory) sequences also turn between HBM and host memory: blocks are
+// With twins (places in host memory) sequences also rotate between HBM and host memory: blocks are
 // copied out and back, and a frame is quarantined until the steps and the copies that use it have
 // ended. kv/rotation.h has the words, docs/design/rotation.md the whole way. KvCache only says what
 // is to be copied (take_copies) and is told how it ended.

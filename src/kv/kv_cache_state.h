@@ -132,7 +132,7 @@ class KvCache::State {
   PendingCopy* next_eager();
   bool wants_twin(const EagerCandidate& candidate) const;
   void purge_eager();
-  // Of a sequence that ends.
+  // Lets go of the twins of a sequence that ends.
   void drop_twins(RequestId id, Sequence& entry);
   void drop_pending_in(RequestId id);
   // Copies out that are pending and whose source will not be valid: of the blocks from `first` on.

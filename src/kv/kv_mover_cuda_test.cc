@@ -1,4 +1,4 @@
-// KV that turns on the CUDA backend, over a driver that is not there: its twins are registered in
+// KV that rotates on the CUDA backend, over a driver that is not there: its twins are registered in
 // pieces and copied only where they are, a stream of steps waits for what comes back with no host
 // thread in between, and nothing is left behind.
 #include <gtest/gtest.h>

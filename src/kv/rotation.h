@@ -1,4 +1,4 @@
-// What is said about sequences and blocks that turn between HBM and host memory: plain data of
+// What is said about sequences and blocks that rotate between HBM and host memory: plain data of
 // KvCache's rotation (docs/design/rotation.md). A twin is a place in host memory of a frame's size;
 // all numbers are of blocks, which are frames in HBM and twins in host memory. (SuperInfer's
 // DuplexKV.)
@@ -31,7 +31,7 @@ struct TwinCounts {
 
 // What rotating a sequence out now would cost and bring.
 struct RotateOutCost {
-  // Of TwinCounts::available() that it takes. The sum over several victims is never too low.
+  // Twins that it takes of TwinCounts::available(). The sum over several victims is never too low.
   std::int64_t twins = 0;
   std::int64_t copies = 0;  // out, that it would begin
   std::int64_t frames = 0;  // that only it holds: available when step and copies have ended

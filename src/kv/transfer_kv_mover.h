@@ -35,7 +35,7 @@ namespace causeway::kv {
 
 struct KvMoverOptions {
   // Copies that end so much later than the link's rate lets expect are given up. Where the link
-  // grants nothing, late_max_unknown instead. Nobody waits for eager ones, which have the least
+  // grants nothing, late_max_unknown instead. No step waits for eager copies, which have the least
   // priority.
   Nanos late_max = millis(250);
   Nanos eager_late_max = seconds(2);

@@ -1,4 +1,4 @@
-// The bytes of KV that turns between HBM and host memory, over modelled links: they go out, are
+// The bytes of KV that rotates between HBM and host memory, over modelled links: they go out, are
 // overwritten, and come back; copies that fail, hang and never end; what is claimed of the links.
 #include "kv/transfer_kv_mover.h"
 

@@ -8,8 +8,8 @@
 //                     │  └────────────────▶ free       it cannot be found: a tail's, or spoilt
 //                     └──────hold()── backing, cached
 //
-// A twin is being filled from take() until filled() or spoil(); somebody, the copy at least, holds
-// it as long. take() evicts cached twins, the one whose block was let go first, then backing ones.
+// A twin is being filled from take() until filled() or spoil(); the copy, at least, holds it as
+// long. take() evicts cached twins, the one whose block was let go first, then backing ones.
 // A tail's twin has no hash.
 //
 // Not thread-safe. Misuse is a bug: CHECKs.

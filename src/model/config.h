@@ -50,7 +50,7 @@ struct ModelConfig {
   std::optional<RopeScaling> rope_scaling;
   // Of layers that are not global, whose RoPE is not scaled; nothing: all are alike.
   std::optional<double> local_rope_theta = {};
-  std::int64_t rotary_dim = 0;  // RoPE turns so many elements of a head, the first; 0: all
+  std::int64_t rotary_dim = 0;  // RoPE rotates so many elements of a head, the first; 0: all
   bool tied_embeddings = false;
   bool qk_norm = false;         // RMS norm of each head of q and k before RoPE
   bool attention_bias = false;  // q, k and v have biases
@@ -79,8 +79,8 @@ struct ModelConfig {
   }
   // By which embeddings are multiplied: 1, or the root of `hidden`, rounded to `dtype`.
   float embedding_scale() const;
-  bool partly_turned() const { return rotary_dim > 0 && rotary_dim < head_dim; }
-  std::int64_t turned_dim() const { return partly_turned() ? rotary_dim : head_dim; }
+  bool partly_rotated() const { return rotary_dim > 0 && rotary_dim < head_dim; }
+  std::int64_t rotated_dim() const { return partly_rotated() ? rotary_dim : head_dim; }
 };
 
 // Parses config.json. Every dimension is checked: positive, bounded, products without overflow,
@@ -106,9 +106,9 @@ DType host_dtype(DType checkpoint);
 //     "experts_gate_up" [experts × 2 × moe.intermediate, hidden] (expert by expert, gate then up),
 //     "experts_down" [experts × hidden, moe.intermediate] (expert by expert)
 //   group "head": "norm" [1, hidden], "lm_head" [vocab, hidden] (absent when tied)
-// Where RoPE turns a part of each head, rows of a head of q and k lie in another order than in the
-// checkpoint: what is turned together half a head apart. Biases are columns [n, 1]. Absent where
-// the config says so. Everything, norms too, is stored as `storage`.
+// Where RoPE rotates a part of each head, rows of a head of q and k lie in another order than in
+// the checkpoint: what is rotated together half a head apart. Biases are columns [n, 1]. Absent
+// where the config says so. Everything, norms too, is stored as `storage`.
 weights::LoadPlan plan_weights(const ModelConfig& config, DType storage);
 
 kv::KvShape kv_shape(const ModelConfig& config, DType kv_dtype);

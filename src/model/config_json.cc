@@ -61,10 +61,16 @@ ordered_json rope_json(const RopeScaling& scaling) {
   return out;
 }
 
+// As an integer where it is one: transformers refuses 256.0 where it wants an int.
+ordered_json whole_or_real(double value) {
+  const bool whole = std::trunc(value) == value && std::abs(value) < 1e15;
+  return whole ? ordered_json(static_cast<std::int64_t>(value)) : ordered_json(value);
+}
+
 void add_gemma(const ModelConfig& config, ordered_json& root) {
   const auto cap = [](double value) { return value > 0 ? ordered_json(value) : ordered_json(); };
-  root["query_pre_attn_scalar"] =
-      config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  root["query_pre_attn_scalar"] = whole_or_real(
+      config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim));
   root["attn_logit_softcapping"] = cap(config.attention_cap);
   root["final_logit_softcapping"] = cap(config.logit_cap);
   if (config.local_rope_theta) root["rope_local_base_freq"] = *config.local_rope_theta;
@@ -93,7 +99,7 @@ std::string config_json(const ModelConfig& config) {
   root["rms_norm_eps"] = config.norm_epsilon;
   root["rope_theta"] = config.rope_theta;
   root["rope_scaling"] = config.rope_scaling ? rope_json(*config.rope_scaling) : ordered_json();
-  if (config.partly_turned()) root["partial_rotary_factor"] = rotary_factor(config);
+  if (config.partly_rotated()) root["partial_rotary_factor"] = rotary_factor(config);
   if (traits.attention_biases == AttentionBiases::kConfigured) {
     root["attention_bias"] = config.attention_bias;
   }

@@ -160,24 +160,24 @@ TEST(Config, Phi3HasAWindow) {
   EXPECT_EQ(parse_config(without(phi3, "sliding_window").dump())->sliding_window, kNoWindow);
 }
 
-TEST(Config, RopeMayTurnAPartOfAHead) {
+TEST(Config, RopeMayRotateAPartOfAHead) {
   json phi3 = with(llama(), "architectures", {"Phi3ForCausalLM"});
   phi3["head_dim"] = 128;
-  EXPECT_FALSE(parse_config(phi3.dump())->partly_turned());
-  EXPECT_FALSE(parse_config(with(phi3, "partial_rotary_factor", 1.0).dump())->partly_turned());
+  EXPECT_FALSE(parse_config(phi3.dump())->partly_rotated());
+  EXPECT_FALSE(parse_config(with(phi3, "partial_rotary_factor", 1.0).dump())->partly_rotated());
   const auto config = parse_config(with(phi3, "partial_rotary_factor", 0.75).dump());
   ASSERT_TRUE(config.ok()) << config.error().message;
   EXPECT_EQ(config->rotary_dim, 96);
-  EXPECT_TRUE(config->partly_turned());
+  EXPECT_TRUE(config->partly_rotated());
   // transformers 5 has it among the parameters of RoPE.
   const json inside =
       with(phi3, "rope_parameters",
            {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}});
   EXPECT_EQ(parse_config(inside.dump())->rotary_dim, 64);
-  for (std::int64_t turned = 2; turned <= 128; turned += 2) {
+  for (std::int64_t rotated = 2; rotated <= 128; rotated += 2) {
     ModelConfig written = *config;
-    written.rotary_dim = turned;
-    EXPECT_EQ(parse_config(config_json(written))->turned_dim(), turned);
+    written.rotary_dim = rotated;
+    EXPECT_EQ(parse_config(config_json(written))->rotated_dim(), rotated);
   }
   for (const json& bad : {json(0), json(0.001), json(0.03), json(1.5), json(-1), json("x")}) {
     expect_error(with(phi3, "partial_rotary_factor", bad).dump(), ErrorCode::kCorrupt,
@@ -233,6 +233,9 @@ TEST(Config, Gemma2) {
     EXPECT_EQ(config->window_of(layer), layer % 2 == 0 ? 512 : kNoWindow) << layer;
   }
   EXPECT_EQ(config_json(*parse_config(config_json(*config))), config_json(*config));
+  EXPECT_TRUE(json::parse(config_json(*config))["query_pre_attn_scalar"].is_number_integer());
+  const auto odd = parse_config(with(gemma2, "query_pre_attn_scalar", 24.5).dump());
+  EXPECT_EQ(json::parse(config_json(*odd))["query_pre_attn_scalar"], 24.5);
   EXPECT_EQ(parse_config(with(gemma2, "attn_logit_softcapping", nullptr).dump())->attention_cap, 0);
   EXPECT_EQ(parse_config(with(gemma2, "final_logit_softcapping", 20).dump())->logit_cap, 20);
   EXPECT_FALSE(parse_config(with(gemma2, "tie_word_embeddings", false).dump())->tied_embeddings);

@@ -73,7 +73,7 @@ class CudaExperts {
   std::int64_t tables_count_ = 0;             // sparse layers
   device::Piece tables_;  // const void* [sparse layers][gate, up, down][experts]
 
-  // Of experts that move.
+  // For experts that move between home and slots.
   weights::ExpertSlots slots_;
   std::vector<const void*> home_;    // the tables with all experts at home
   device::CudaPinned mirror_;        // of the tables

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/check.h"
 #include "device/cuda/cuda_owned.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/cuda_graph.h"
 #include "kernels/home_gemm/home_gemm_cuda.h"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
@@ -30,7 +32,7 @@ namespace {
 constexpr std::int64_t kLayersAhead = 8;
 constexpr std::int64_t kShapesMax = 65'536;  // that are remembered
 
-constexpr std::int64_t kGraphPlacesMax = 256;  // a graph takes memory: larger steps come seldom
+constexpr std::int64_t kGraphSlotsMax = 256;  // a graph takes memory: larger steps come seldom
 
 Status check_served(const ModelConfig& c, DType dtype) {
   if (dtype != DType::kBF16) {
@@ -102,13 +104,33 @@ class CudaForward::State {
     step_ = {shape, kv, weights, stream};
     // All sample in a padded step; a step of single tokens that is not padded comes once.
     const bool again =
-        shape.decode_only() && shape.sampled == shape.places && shape.places <= kGraphPlacesMax;
+        shape.decode_only() && shape.sampled == shape.slots && shape.slots <= kGraphSlotsMax;
     if (!options_.graphs || !again || !settled()) return enqueue();
     if (kv.base != captured_kv_) graphs_.drop();
     captured_kv_ = kv.base;
     // The embedding stays where it is until its group has come.
-    return graphs_.run((shape.places * 4 + kind_of(shape)) * 2 + (embeds_at_home() ? 1 : 0),
+    return graphs_.run((shape.slots * 4 + kind_of(shape)) * 2 + (embeds_at_home() ? 1 : 0),
                        [this] { return enqueue(); }, stream);
+  }
+
+  // One instruction after the other, as each may take some milliseconds.
+  Result<bool> load_kernels(const StepShape& shape, const KvMemory& kv,
+                            const std::function<bool()>& stop, kernels::CudaStream stream) {
+    CAUSEWAY_TRY(check_limits(shape));
+    CAUSEWAY_CHECK(!moves_experts(), "kernels of steps whose weights are all cached");
+    if (shape != loading_) loaded_ = 0;
+    loading_ = shape;
+    step_ = {shape, kv, {}, stream};
+    CAUSEWAY_TRY(find_program(StepWeightPlan::kAll));
+    for (; loaded_ < program_.instructions.size(); ++loaded_) {
+      if (stop()) return false;
+      const auto enqueue = [&] {
+        return run_instructions(std::span(program_.instructions).subspan(loaded_, 1), model(),
+                                step_);
+      };
+      CAUSEWAY_TRY(kernels::load_kernels("a step's kernel", enqueue, stream));
+    }
+    return true;
   }
 
   Status begin(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
@@ -130,19 +152,18 @@ class CudaForward::State {
  private:
   // Of steps of as many rows: which kernels attention takes.
   static std::int64_t kind_of(const StepShape& shape) {
-    return (shape.windowed ? 2 : 0) + (shape.brief ? 1 : 0);
+    return (shape.windowed ? 2 : 0) + (shape.small_batch ? 1 : 0);
   }
 
   Status check_limits(const StepShape& shape) const {
     const CudaStepLimits& limits = workspace_.limits();
-    if (shape.rows <= limits.rows && shape.places <= limits.places &&
-        shape.sampled <= limits.places) {
+    if (shape.rows <= limits.rows && shape.slots <= limits.slots && shape.sampled <= limits.slots) {
       return {};
     }
     return invalid_argument("a step of " + std::to_string(shape.rows) + " tokens of " +
-                            std::to_string(shape.places) + " sequences with " +
+                            std::to_string(shape.slots) + " sequences with " +
                             std::to_string(shape.sampled) + " logits exceeds the workspace's " +
-                            std::to_string(limits.rows) + " of " + std::to_string(limits.places));
+                            std::to_string(limits.rows) + " of " + std::to_string(limits.slots));
   }
 
   bool moves_experts() const { return experts_ && experts_->moves(); }
@@ -196,10 +217,10 @@ class CudaForward::State {
     return {};
   }
 
-  Status make_program(const StepPlaces& places) {
+  Status make_program(const StepWeightPlan& weight_plan) {
     settled_program_.reset();
     if (multiplies_at_home() && !home_gemm_) CAUSEWAY_TRY(prepare_home());
-    CAUSEWAY_ASSIGN(program_, make_step_program(config_, step_.shape, facts(), places));
+    CAUSEWAY_ASSIGN(program_, make_step_program(config_, step_.shape, facts(), weight_plan));
     return {};
   }
 
@@ -231,17 +252,17 @@ class CudaForward::State {
     if (home_clusters_) at_home.clusters = *home_clusters_;
     return {
         .sm_count = sms,
-        .few_cluster = shape.brief ? cluster_of(shape.decode) : 0,
+        .small_batch_cluster = shape.small_batch ? cluster_of(shape.decode) : 0,
         .experts_front = experts_ && experts_->front_fits({.tokens = shape.rows, .sm_count = sms}),
         .experts_move = moves_experts(),
         .at_home = at_home};
   }
-  // Of attention's kernel for few sequences; the driver is asked once.
+  // Of attention's kernel for small batches; the driver is asked once.
   int cluster_of(std::int64_t sequences) {
     std::optional<int>& known = clusters_.at(static_cast<std::size_t>(sequences));
     if (!known) {
-      known = kernels::attention::few_cluster({config_.heads, config_.kv_heads, config_.head_dim},
-                                              sequences, workspace_.sm_count());
+      known = kernels::attention::small_batch_cluster(
+          {config_.heads, config_.kv_heads, config_.head_dim}, sequences, workspace_.sm_count());
     }
     return *known;
   }
@@ -260,9 +281,12 @@ class CudaForward::State {
   const CudaActivations results_;
   CudaGraphs graphs_{workspace_.device()};
   const std::byte* captured_kv_ = nullptr;
-  std::array<std::optional<int>, kernels::attention::kFewSequences + 1> clusters_;
+  std::array<std::optional<int>, kernels::attention::kSmallBatchSequences + 1> clusters_;
 
   std::set<std::array<std::int64_t, 4>> shapes_run_;  // rows, decode, sampled, kind_of()
+
+  StepShape loading_;       // whose kernels were loaded last
+  std::size_t loaded_ = 0;  // of its instructions
 
   CudaStep step_;  // that is being enqueued
   StepProgram program_;
@@ -298,6 +322,12 @@ Status CudaForward::begin(const StepShape& shape, const KvMemory& kv,
 }
 
 Status CudaForward::run_range(const StepRange& range) { return state_->run_range(range); }
+
+Result<bool> CudaForward::load_kernels(const StepShape& shape, const KvMemory& kv,
+                                       const std::function<bool()>& stop,
+                                       kernels::CudaStream stream) {
+  return state_->load_kernels(shape, kv, stop, stream);
+}
 
 Status CudaForward::run(const StepShape& shape, const KvMemory& kv, const CudaStepWeights& weights,
                         kernels::CudaStream stream) {

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -82,7 +83,15 @@ class CudaForward {
     return run(shape, kv, {}, stream);
   }
 
-  // f32 [places][vocab] in device memory: of the last step.
+  // Has the driver load the kernels of such a step with all weights cached, and runs none of them:
+  // neither weights nor tables need be there. Kernel by kernel, until `stop` says that something
+  // else is to be done: false; the next call for the shape goes on from there. No step is in
+  // flight. kDevice: they cannot be loaded ahead (a driver older than CUDA 12.3), or a kernel was
+  // refused.
+  Result<bool> load_kernels(const StepShape& shape, const KvMemory& kv,
+                            const std::function<bool()>& stop, kernels::CudaStream stream);
+
+  // f32 [slots][vocab] in device memory: of the last step.
   const float* logits() const;
   // bf16 [rows of logits][hidden] in device memory: what the head has read (the final norm of the
   // last layer), until the next step of the workspace begins.

@@ -203,7 +203,7 @@ class Pair {
     // The slice's stream does not wait for the default one.
     must(cudaStreamSynchronize(nullptr), "weights and KV");
     workspace_ = must(
-        CudaWorkspace::create(device, config, {.rows = kRows, .places = kSequences, .frames = 512},
+        CudaWorkspace::create(device, config, {.rows = kRows, .slots = kSequences, .frames = 512},
                               sm_count, stream_),
         "the workspace");
     ModelConfig larger = config;
@@ -222,10 +222,10 @@ class Pair {
   Errors step(const request::Batch& batch) {
     constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 24, 40, 112, 128, kSequences};
     StepShape shape = shape_of(batch, kBuckets, config_.sliding_window);
-    // Every other brief step as if it were long: both ways have graphs, in turns.
-    shape.brief = shape.brief && ++briefs_ % 2 == 1;
+    // Every other step of a small batch as if it were larger: both ways have graphs, in turns.
+    shape.small_batch = shape.small_batch && ++small_batches_ % 2 == 1;
     std::vector<std::int32_t> tables(static_cast<std::size_t>(
-        table_elements_max(shape.rows, shape.places, std::ssize(batch.frames))));
+        table_elements_max(shape.rows, shape.slots, std::ssize(batch.frames))));
     const std::int64_t used = write_tables(batch, shape, tables);
     must(cudaMemcpyAsync(workspace_->tables(), tables.data(), static_cast<std::size_t>(4 * used),
                          cudaMemcpyHostToDevice, stream_),
@@ -251,7 +251,7 @@ class Pair {
   }
   Status run(const StepShape& shape) {
     const KvMemory kv{.base = kv_.data(), .layout = layout_};
-    if (steps_ == Steps::kAtHome) return forward_->run(shape, kv, {.where = places_}, stream_);
+    if (steps_ == Steps::kAtHome) return forward_->run(shape, kv, {.where = views_}, stream_);
     if (steps_ == Steps::kWhole) return forward_->run(shape, kv, stream_);
     CAUSEWAY_TRY(forward_->begin(shape, kv, {}, stream_));
     for (const StepRange& range : step_ranges(config_, {})) {
@@ -271,8 +271,8 @@ class Pair {
     must(cudaHostAlloc(&memory, host_weights_.size(), cudaHostAllocMapped), "a home");
     home_.reset(memory);
     std::memcpy(memory, host_weights_.data(), host_weights_.size());
-    places_.assign(static_cast<std::size_t>(head_group(config_)) + 1,
-                   {.place = weights::WeightPlace::kHome});
+    views_.assign(static_cast<std::size_t>(head_group(config_)) + 1,
+                  {.place = weights::WeightPlace::kHome});
   }
   void fill(std::uint64_t seed) {
     Random random(seed);
@@ -289,13 +289,13 @@ class Pair {
   std::vector<std::byte> host_weights_;
   std::vector<std::byte> host_kv_;
   std::unique_ptr<HostForward> host_;
-  std::unique_ptr<void, FreeHost> home_;     // of the weights, if they are read there
-  std::vector<weights::WeightView> places_;  // then
+  std::unique_ptr<void, FreeHost> home_;    // of the weights, if they are read there
+  std::vector<weights::WeightView> views_;  // then
   device::Extents weights_;
   device::Extents kv_;
   std::unique_ptr<CudaWorkspace> workspace_;
   std::unique_ptr<CudaForward> forward_;
-  int briefs_ = 0;
+  int small_batches_ = 0;
 };
 
 struct Case {
@@ -453,10 +453,10 @@ std::vector<Case> cases_of_gemma() {
            .tied = true,
            .layers = 7,
            .window = 50},
-          {.name = "gemma3, 8/4 heads of 128, a window of 20",
+          {.name = "gemma3, 8/2 heads of 128, a window of 20",
            .family = Family::kGemma3Text,
            .heads = 8,
-           .kv_heads = 4,
+           .kv_heads = 2,
            .head_dim = 128,
            .layers = 7,
            .window = 20},
@@ -488,7 +488,7 @@ std::vector<Case> cases_in_hbm() {
            .vocab = 16'640,
            .intermediate = 768,
            .sm_count = 8},
-          // Gate and up so large that they drop what is spent.
+          // Gate and up so large that they drop what is not read again.
           {.name = "llama, 4/2 heads of 64, in pairs, 8,192 in between",
            .family = Family::kLlama,
            .heads = 4,
@@ -514,7 +514,7 @@ std::vector<Case> cases_in_hbm() {
            .head_dim = 64,
            .sm_count = 8},
           {"phi3, 4/2 heads of 128", Family::kPhi3, 4, 2, 128, false, false},
-          {.name = "phi3, 6/2 heads of 128, of which 96 are turned",
+          {.name = "phi3, 6/2 heads of 128, of which 96 are rotated",
            .family = Family::kPhi3,
            .heads = 6,
            .kv_heads = 2,

@@ -36,8 +36,8 @@ std::int64_t CudaGraphs::captured() const {
 
 Status CudaGraphs::run(std::int64_t key, const std::function<Status()>& enqueue,
                        kernels::CudaStream stream) {
-  const auto [entry, fresh] = entries_.try_emplace(key);
-  if (fresh || (given_up_ && !entry->second)) return enqueue();
+  const auto [entry, inserted] = entries_.try_emplace(key);
+  if (inserted || (given_up_ && !entry->second)) return enqueue();
   if (!entry->second) {
     auto captured = kernels::capture_graph("a step", enqueue, stream);
     if (!captured.ok()) {

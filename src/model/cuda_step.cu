@@ -59,7 +59,7 @@ class Loop {
         {.tokens = shape_.rows,
          .size = c_.head_dim,
          .frequencies = i.local ? model_.local_frequencies : model_.frequencies,
-         .pairs = c_.turned_dim() / 2,
+         .pairs = c_.rotated_dim() / 2,
          .amplitude = i.local ? 1 : rope_amplitude(c_),
          .position = tables_ + at_.position,
          .out = rope(i.local)},
@@ -93,7 +93,7 @@ class Loop {
          .sum = model_.results.x,
          .added = i.join ? model_.results.added : nullptr,
          .added_weight = i.join ? weight(i.join->weight, i.join->layer).data : nullptr,
-         .spent = spent(i.drops)},
+         .discards = discards(i.drops)},
         stream_);
   }
 
@@ -107,7 +107,7 @@ class Loop {
         .residual = request.residual ? out : nullptr,
         .gains = request.norm ? weight(i.gains, i.layer).data : nullptr,
         .epsilon = request.norm ? epsilon() : 0,
-        .spent = spent(i.drops),
+        .discards = discards(i.drops),
         .out = out,
         .x_stride = request.k,
         .w_stride = request.k,
@@ -139,8 +139,9 @@ class Loop {
   }
 
   Status operator()(const step::Attention& i) const {
-    const auto fresh = prepare_params(i.layer, shape_.decode, i.local_rope);
-    return kernels::attention::run(attention_params(i, i.fresh ? &fresh : nullptr), stream_);
+    const auto fused_prepare = prepare_params(i.layer, shape_.decode, i.local_rope);
+    return kernels::attention::run(attention_params(i, i.fused_prepare ? &fused_prepare : nullptr),
+                                   stream_);
   }
 
   Status operator()(const step::Experts& i) const {
@@ -246,8 +247,8 @@ class Loop {
     return nullptr;
   }
 
-  kernels::SpentList spent(const step::Drops& drops) const {
-    kernels::SpentList list = {};
+  kernels::DiscardList discards(const step::Drops& drops) const {
+    kernels::DiscardList list = {};
     for (std::size_t i = 0; i < drops.size(); ++i) {
       if (drops[i].bytes.count > 0) list[i] = {buffer(drops[i].buffer), drops[i].bytes.count};
     }
@@ -272,7 +273,7 @@ class Loop {
             .heads = heads(),
             .first = first,
             .tokens = shape_.rows,
-            .sequences = shape_.places,
+            .sequences = shape_.slots,
             .position = tables_ + at_.position,
             .sequence = tables_ + at_.sequence,
             .frames = tables_ + at_.frames,
@@ -287,10 +288,10 @@ class Loop {
   }
 
   kernels::attention::ParamsCuda attention_params(
-      const step::Attention& i, const kernels::attention::PrepareCuda* fresh) const {
+      const step::Attention& i, const kernels::attention::PrepareCuda* fused_prepare) const {
     return {.kv = paged(i.layer),
             .heads = heads(),
-            .sequences = shape_.places,
+            .sequences = shape_.slots,
             .decode = shape_.decode,
             .tokens = shape_.rows,
             .frames = tables_ + at_.frames,
@@ -304,7 +305,7 @@ class Loop {
             .workspace = model_.workspace.attention_workspace(),
             .tables_early = true,
             .planned = i.planned,
-            .fresh = fresh,
+            .fused_prepare = fused_prepare,
             .behind_library = i.behind_library,
             .cluster = i.cluster,
             .sm_count = model_.workspace.sm_count(),

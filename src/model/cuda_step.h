@@ -51,8 +51,8 @@ struct CudaStep {
   std::span<const kernels::home_gemm::Plan> home_plans = {};  // StepProgram::home_plans
 };
 
-// Enqueues instructions of a program that was made for this model, shape and places. kDevice when
-// the GPU refuses; kDeadlineExceeded when the host has waited for weights in vain.
+// Enqueues instructions of a program that was made for this model, shape and weight plan. kDevice
+// when the GPU refuses; kDeadlineExceeded when the host has waited for weights in vain.
 Status run_instructions(std::span<const StepInstruction> instructions, const CudaStepModel& model,
                         const CudaStep& step);
 

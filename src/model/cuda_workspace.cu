@@ -55,7 +55,7 @@ CudaActivations cut(const ModelConfig& c, const CudaStepLimits& limits, std::byt
   }
   a.rope = cutter.take<float>(Bytes(4 * limits.rows * c.head_dim));
   if (c.local_rope_theta) a.local_rope = cutter.take<float>(Bytes(4 * limits.rows * c.head_dim));
-  a.logits = cutter.take<float>(Bytes(4 * limits.places * c.vocab));
+  a.logits = cutter.take<float>(Bytes(4 * limits.slots * c.vocab));
   if (bytes != nullptr) *bytes = cutter.end();
   return a;
 }
@@ -69,16 +69,16 @@ Bytes activation_bytes(const ModelConfig& c, const CudaStepLimits& limits) {
 }  // namespace
 
 Status CudaNeeds::add(const ModelConfig& c, const CudaStepLimits& limits, int sm_count) {
-  if (limits.rows < 1 || limits.rows > kRowsMax || limits.places < 1) {
+  if (limits.rows < 1 || limits.rows > kRowsMax || limits.slots < 1) {
     return invalid_argument("a step on a GPU has between 1 and " + std::to_string(kRowsMax) +
                             " tokens, of as many sequences at most");
   }
-  CAUSEWAY_ASSIGN(const Bytes products, linear_workspace(c, limits.rows, limits.places, sm_count));
+  CAUSEWAY_ASSIGN(const Bytes products, linear_workspace(c, limits.rows, limits.slots, sm_count));
   const kernels::attention::Heads heads{c.heads, c.kv_heads, c.head_dim};
   models += 1;
   gemm = std::max(gemm, products);
   attention =
-      std::max(attention, kernels::attention::workspace_bytes(heads, limits.places, limits.rows));
+      std::max(attention, kernels::attention::workspace_bytes(heads, limits.slots, limits.rows));
   if (c.moe) experts = std::max(experts, CudaExperts::workspace_bytes(c, limits.rows));
   activations = std::max(activations, activation_bytes(c, limits));
   return {};
@@ -86,8 +86,8 @@ Status CudaNeeds::add(const ModelConfig& c, const CudaStepLimits& limits, int sm
 
 CudaWorkspace::Parts CudaWorkspace::parts_of(const CudaNeeds& needs, const CudaStepLimits& limits) {
   Parts parts;
-  parts.gemm = round_up(Bytes(4 * table_elements_max(limits.rows, limits.places, limits.frames)),
-                        kAlignment);
+  parts.gemm =
+      round_up(Bytes(4 * table_elements_max(limits.rows, limits.slots, limits.frames)), kAlignment);
   parts.attention = round_up(parts.gemm + needs.gemm, kAlignment);
   parts.experts = round_up(parts.attention + needs.attention, kAlignment);
   parts.activations = round_up(parts.experts + needs.experts, kAlignment);

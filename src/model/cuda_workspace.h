@@ -19,7 +19,7 @@ namespace causeway::model {
 // The largest step that will run.
 struct CudaStepLimits {
   std::int64_t rows = 8192;     // tokens
-  std::int64_t places = 256;    // sequences, and rows of logits
+  std::int64_t slots = 256;     // sequences, and rows of logits
   std::int64_t frames = 65536;  // of all sequences together
 };
 
@@ -35,11 +35,11 @@ struct CudaActivations {
   float* scores = nullptr;        // f32 [rows][experts]
   float* rope = nullptr;          // f32 [rows][head_dim]
   float* local_rope = nullptr;    // likewise, of models with local_rope_theta
-  float* logits = nullptr;        // f32 [places][vocab]
+  float* logits = nullptr;        // f32 [slots][vocab]
 };
 
 // What the steps of some models need, each part as large as for the model that needs most of it.
-// It depends on rows and places of the limits, not on frames. Pure: models are added one by one,
+// It depends on rows and slots of the limits, not on frames. Pure: models are added one by one,
 // since planning a model's products takes 0.1 ms.
 struct CudaNeeds {
   std::int64_t models = 0;

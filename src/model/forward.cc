@@ -139,14 +139,14 @@ class HostForward::State {
     sequences_.clear();
     sampled_.clear();
     for (const request::BatchEntry& entry : batch.entries) place(batch, entry);
-    const std::int64_t turns = tokens_ * config_.head_dim;
+    const std::int64_t table_size = tokens_ * config_.head_dim;
     kernels::rope::fill_table({.frequencies = frequencies_,
                                .size = config_.head_dim,
                                .amplitude = rope_amplitude(config_)},
-                              positions_, rope_.ensure(turns));
+                              positions_, rope_.ensure(table_size));
     if (!local_frequencies_.empty()) {
       kernels::rope::fill_table({.frequencies = local_frequencies_, .size = config_.head_dim},
-                                positions_, local_rope_.ensure(turns));
+                                positions_, local_rope_.ensure(table_size));
     }
     x_.ensure(tokens_ * config_.hidden);
     normed_.ensure(tokens_ * config_.hidden);

@@ -20,16 +20,16 @@ PlannedTensor one(std::string name, std::string source, std::int64_t rows, std::
   return {std::move(name), {{std::move(source), rows, cols}}};
 }
 
-// `heads` heads of a tensor, one after the other from `whole.first_row` on. Where RoPE turns the
-// first part of a head alone, each head's rows are put so that what is turned together lies half a
-// head apart, as in heads that are turned whole:
+// `heads` heads of a tensor, one after the other from `whole.first_row` on. Where RoPE rotates the
+// first part of a head alone, each head's rows are put so that what is rotated together lies half a
+// head apart, as in heads that are rotated whole:
 //
-//   file │ first half of the turned │ second half │ rest              │
-//   pool │ first half of the turned │ rest, 1st ½ │ second half │ rest, 2nd ½ │
+//   file │ first half of the rotated │ second half │ rest              │
+//   pool │ first half of the rotated │ rest, 1st ½ │ second half │ rest, 2nd ½ │
 //
 // Queries and keys are put alike, so that their products are what they were.
-void add_turned(const ModelConfig& c, const SourceTensor& whole, std::int64_t heads,
-                std::vector<SourceTensor>& out) {
+void add_rotated(const ModelConfig& c, const SourceTensor& whole, std::int64_t heads,
+                 std::vector<SourceTensor>& out) {
   const auto add = [&](std::int64_t first, std::int64_t rows) {
     SourceTensor part = whole;
     part.tensor_rows = whole.rows_of_tensor();
@@ -37,7 +37,7 @@ void add_turned(const ModelConfig& c, const SourceTensor& whole, std::int64_t he
     part.rows = rows;
     out.push_back(std::move(part));
   };
-  if (!c.partly_turned()) return add(0, heads * c.head_dim);
+  if (!c.partly_rotated()) return add(0, heads * c.head_dim);
   const std::int64_t pairs = c.rotary_dim / 2, rest = c.head_dim / 2 - pairs;
   for (std::int64_t head = 0; head < heads; ++head) {
     const std::int64_t first = head * c.head_dim;
@@ -54,24 +54,24 @@ PlannedTensor plan_qkv(const ModelConfig& c, const std::string& name, const std:
   const std::int64_t q = query_rows(c), kv = key_rows(c), all = q + 2 * kv;
   const bool fused = traits_of(c.family).fused;
   PlannedTensor tensor{name, {}};
-  if (fused && !c.partly_turned()) {
+  if (fused && !c.partly_rotated()) {
     return one(name, base + "qkv_proj" + part, all, cols);
   }
   const auto source = [&](const char* own, std::int64_t rows, std::int64_t first) {
     return fused ? SourceTensor{base + "qkv_proj" + part, rows, cols, all, first}
                  : SourceTensor{base + own + part, rows, cols};
   };
-  add_turned(c, source("q_proj", q, 0), c.heads, tensor.sources);
-  add_turned(c, source("k_proj", kv, q), c.kv_heads, tensor.sources);
+  add_rotated(c, source("q_proj", q, 0), c.heads, tensor.sources);
+  add_rotated(c, source("k_proj", kv, q), c.kv_heads, tensor.sources);
   tensor.sources.push_back(source("v_proj", kv, q + kv));
   return tensor;
 }
 
 PlannedTensor plan_head_norm(const ModelConfig& c, const char* name, const std::string& base) {
   const std::string source = base + name + ".weight";
-  if (!c.partly_turned()) return one(name, source, 1, c.head_dim);
+  if (!c.partly_rotated()) return one(name, source, 1, c.head_dim);
   PlannedTensor tensor{name, {}};
-  add_turned(c, {source, c.head_dim, 1}, 1, tensor.sources);
+  add_rotated(c, {source, c.head_dim, 1}, 1, tensor.sources);
   return tensor;
 }
 

@@ -102,7 +102,7 @@ TEST(Plan, HeadsThatAreTurnedInPart) {
   c.attention_bias = c.qk_norm = true;
   c.rotary_dim = 6;
   const auto layer = plan_weights(c, DType::kBF16).groups[1];
-  // Pairs (0, 3), (1, 4), (2, 5) are turned; 6 to 9 are not.
+  // Pairs (0, 3), (1, 4), (2, 5) are rotated; 6 to 9 are not.
   const std::vector<std::int64_t> head = {0, 1, 2, 6, 7, 3, 4, 5, 8, 9};
   for (const std::size_t tensor : {1, 2}) {
     const auto rows = rows_of(layer.tensors[tensor]);

@@ -37,11 +37,11 @@ void read_yarn(Fields& rope, RopeScaling& scaling) {
   scaling.attention_factor = (scale * growth + 1) / (all * growth + 1);
 }
 
-void read_long_rope(Fields& rope, std::int64_t turned, RopeScaling& scaling) {
+void read_long_rope(Fields& rope, std::int64_t rotated, RopeScaling& scaling) {
   const std::pair<const char*, std::vector<double>*> lists[] = {
       {"short_factor", &scaling.short_factor}, {"long_factor", &scaling.long_factor}};
   for (const auto& [name, list] : lists) {
-    *list = rope.reals(name, static_cast<std::size_t>(turned / 2), 1e-3, 1e6);
+    *list = rope.reals(name, static_cast<std::size_t>(rotated / 2), 1e-3, 1e6);
   }
 }
 
@@ -66,7 +66,7 @@ void read_scaled_rope(Fields& rope, Fields& fields, RopeType type, ModelConfig& 
     case RopeType::kLinear: break;
     case RopeType::kLlama3: read_llama3(rope, scaling); break;
     case RopeType::kYarn: read_yarn(rope, scaling); break;
-    case RopeType::kLongRope: read_long_rope(rope, config.turned_dim(), scaling); break;
+    case RopeType::kLongRope: read_long_rope(rope, config.rotated_dim(), scaling); break;
   }
   // Qwen's models state the context that they were trained on, and by what it is stretched.
   if (type == RopeType::kYarn) {
@@ -78,7 +78,7 @@ void read_scaled_rope(Fields& rope, Fields& fields, RopeType type, ModelConfig& 
   config.rope_scaling = std::move(scaling);
 }
 
-// Which part of a head is turned, rounded down as the published code does.
+// Which part of a head is rotated, rounded down as the published code does.
 void read_part(Fields& fields, ModelConfig& config) {
   const char* const name = "partial_rotary_factor";
   if (fields.find(name) == nullptr) return;
@@ -87,7 +87,7 @@ void read_part(Fields& fields, ModelConfig& config) {
   config.rotary_dim = static_cast<std::int64_t>(size * part);
   if (config.rotary_dim >= 2 && config.rotary_dim % 2 == 0) return;
   fields.fail(name, "makes " + std::to_string(config.rotary_dim) +
-                        " elements of a head turn; it must be an even number of at least 2");
+                        " elements of a head rotate; it must be an even number of at least 2");
   config.rotary_dim = 0;
 }
 

@@ -20,11 +20,12 @@ double llama3(double frequency, const RopeScaling& s) {
   return (1 - blend) * frequency / s.factor + blend * frequency;
 }
 
-// The pair of dimensions that turns so often in the original context (a fraction).
-double pair_of_turns(double turns, const ModelConfig& config) {
+// The pair of dimensions that rotates so often in the original context (a fraction).
+double pair_of_rotations(double rotations, const ModelConfig& config) {
   const auto original = static_cast<double>(config.rope_scaling->original_max_position);
-  return static_cast<double>(config.turned_dim()) *
-         std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.rope_theta));
+  return static_cast<double>(config.rotated_dim()) *
+         std::log(original / (rotations * 2 * std::numbers::pi)) /
+         (2 * std::log(config.rope_theta));
 }
 
 // Pairs up to `first` stay, those from `last` are divided.
@@ -35,10 +36,10 @@ struct YarnRange {
 
 YarnRange yarn_range(const ModelConfig& config) {
   const RopeScaling& s = *config.rope_scaling;
-  YarnRange range{pair_of_turns(s.beta_fast, config), pair_of_turns(s.beta_slow, config)};
+  YarnRange range{pair_of_rotations(s.beta_fast, config), pair_of_rotations(s.beta_slow, config)};
   if (s.whole) range = {std::floor(range.first), std::ceil(range.last)};
   range.first = std::max(range.first, 0.0);
-  range.last = std::min(range.last, static_cast<double>(config.turned_dim() - 1));
+  range.last = std::min(range.last, static_cast<double>(config.rotated_dim() - 1));
   if (range.first == range.last) range.last += 0.001;  // as the published code does
   return range;
 }
@@ -72,11 +73,11 @@ const char* name_of(RopeType type) {
 
 std::vector<double> local_rope_frequencies(const ModelConfig& config) {
   if (!config.local_rope_theta) return {};
-  return kernels::rope::frequencies(config.turned_dim(), *config.local_rope_theta);
+  return kernels::rope::frequencies(config.rotated_dim(), *config.local_rope_theta);
 }
 
 std::vector<double> rope_frequencies(const ModelConfig& config) {
-  std::vector<double> all = kernels::rope::frequencies(config.turned_dim(), config.rope_theta);
+  std::vector<double> all = kernels::rope::frequencies(config.rotated_dim(), config.rope_theta);
   if (!config.rope_scaling) return all;
   const RopeScaling& s = *config.rope_scaling;
   const YarnRange range = s.type == RopeType::kYarn ? yarn_range(config) : YarnRange{};
@@ -93,11 +94,11 @@ std::vector<double> rope_frequencies(const ModelConfig& config) {
 }
 
 double rope_amplitude(const ModelConfig& config) {
-  return config.partly_turned() ? attention_factor(config) : 1;
+  return config.partly_rotated() ? attention_factor(config) : 1;
 }
 
 float attention_scale(const ModelConfig& config) {
-  const double factor = config.partly_turned() ? 1 : attention_factor(config);
+  const double factor = config.partly_rotated() ? 1 : attention_factor(config);
   const double divisor =
       config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
   return static_cast<float>(factor * factor / std::sqrt(divisor));

@@ -28,19 +28,20 @@ struct RopeScaling {
   // kLlama3: waves longer than original ÷ low are divided, those shorter than original ÷ high stay.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
-  // kYarn: dimensions that turn beta_fast times and more in the original context stay, those that
-  // turn beta_slow times and less are divided; `whole` if the border is between dimensions.
+  // kYarn: dimensions that rotate beta_fast times and more in the original context stay, those that
+  // rotate beta_slow times and less are divided; `whole` if the border is between dimensions.
   double beta_fast = 32;
   double beta_slow = 1;
   bool whole = true;
   // kYarn, kLongRope: by which queries and keys are multiplied; absent: follows from the factor.
   std::optional<double> attention_factor = {};
-  // kLongRope, one a pair that is turned: for contexts up to the original one, and for longer ones.
+  // kLongRope, one a pair that is rotated: for contexts up to the original one, and for longer
+  // ones.
   std::vector<double> short_factor = {};
   std::vector<double> long_factor = {};
 };
 
-// Of the pairs of dimensions that are turned, radians a token: all head_dim / 2, or the first.
+// Of the pairs of dimensions that are rotated, radians a token: all head_dim / 2, or the first.
 // kLongRope: a served model has one set of frequencies, for its keys are kept; that for long
 // contexts if max_position is larger than the original context.
 std::vector<double> rope_frequencies(const ModelConfig& config);
@@ -48,13 +49,13 @@ std::vector<double> rope_frequencies(const ModelConfig& config);
 // Those of layers with a window, where they have their own; else empty.
 std::vector<double> local_rope_frequencies(const ModelConfig& config);
 
-// By which what is turned is multiplied: 1, but the scaling's factor where a part of a head is
-// turned, since the rest is not multiplied.
+// By which what is rotated is multiplied: 1, but the scaling's factor where a part of a head is
+// rotated, since the rest is not multiplied.
 double rope_amplitude(const ModelConfig& config);
 
 // By which attention multiplies scores: 1 / √head_dim, or of query_scalar, times the scaling's
 // factor for queries and again for keys, which so need not be multiplied (but those of which a part
-// is turned).
+// is rotated).
 float attention_scale(const ModelConfig& config);
 
 }  // namespace causeway::model

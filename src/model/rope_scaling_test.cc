@@ -63,11 +63,11 @@ TEST(RopeScaling, Llama3KeepsShortWavesDividesLongOnesAndBlendsBetween) {
   const auto scaled = rope_frequencies(config);
   int kept = 0, divided = 0, blended = 0;
   for (std::size_t i = 0; i < plain.size(); ++i) {
-    const double turns = 8192 * plain[i] / (2 * std::numbers::pi);
-    if (turns > 4) {
+    const double rotations = 8192 * plain[i] / (2 * std::numbers::pi);
+    if (rotations > 4) {
       EXPECT_EQ(scaled[i], plain[i]);
       ++kept;
-    } else if (turns < 1) {
+    } else if (rotations < 1) {
       EXPECT_DOUBLE_EQ(scaled[i], plain[i] / 8);
       ++divided;
     } else {
@@ -143,7 +143,7 @@ TEST(RopeScaling, OfAPartOfAHeadIsMultipliedAlone) {
   scaling["long_factor"].erase(scaling["long_factor"].begin() + 36, scaling["long_factor"].end());
   const json beside = {{"original_max_position_embeddings", 4096}, {"partial_rotary_factor", 0.75}};
   const ModelConfig config = parsed(with_rope(scaling, beside));
-  EXPECT_EQ(config.turned_dim(), 72);
+  EXPECT_EQ(config.rotated_dim(), 72);
   const auto plain = kernels::rope::frequencies(72, 10000);
   const auto scaled = rope_frequencies(config);
   ASSERT_EQ(scaled.size(), 36u);

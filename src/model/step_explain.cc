@@ -138,8 +138,8 @@ struct LineOf {
                                       : "unplanned";
     if (i.prompts) way += way.empty() ? "prompts" : ", prompts";
     Line line{"attention", std::move(way),
-              fmt::format("{} sequences, {} decode", shape.places, shape.decode)};
-    note_if(i.fresh, "prepares decoding rows", line);
+              fmt::format("{} sequences, {} decode", shape.slots, shape.decode)};
+    note_if(i.fused_prepare, "prepares decoding rows", line);
     note_if(i.behind_library, "behind a library's kernel", line);
     if (i.windowed) line.notes.push_back(fmt::format("window of {}", c.sliding_window));
     return line;

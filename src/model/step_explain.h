@@ -16,7 +16,7 @@ std::string explain(const StepInstruction& instruction, const ModelConfig& confi
 // All of them, numbered, layers in a row that are alike once.
 std::string explain(const StepProgram& program, const ModelConfig& config);
 
-// Of weights, that an instruction reads at the most.
+// The bytes of weights that an instruction reads at the most.
 Bytes weight_bytes(const StepInstruction& instruction, const ModelConfig& config,
                    const StepShape& shape);
 

@@ -25,14 +25,14 @@ CudaShare other(CudaShare share) {
 class Maker {
  public:
   Maker(const ModelConfig& config, const StepShape& shape, const StepFacts& facts,
-        const StepPlaces& places)
-      : c_(config), shape_(shape), facts_(facts), places_(places) {}
+        const StepWeightPlan& weight_plan)
+      : c_(config), shape_(shape), facts_(facts), weight_plan_(weight_plan) {}
 
   Result<StepProgram> make() {
     made_.shape = shape_;
     made_.instructions.reserve(static_cast<std::size_t>(8 * c_.layers + 16));
     const StepRange all{.first = 0, .end = c_.layers, .front = true, .head = true};
-    const auto ranges = places_.ranges.empty() ? std::span(&all, 1) : places_.ranges;
+    const auto ranges = weight_plan_.ranges.empty() ? std::span(&all, 1) : weight_plan_.ranges;
     for (const StepRange& range : ranges) {
       CAUSEWAY_TRY(add_range(range));
       made_.range_ends.push_back(made_.instructions.size());
@@ -45,7 +45,7 @@ class Maker {
   std::int64_t qkv_size() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
   bool capped() const { return c_.attention_cap > 0; }
   int cluster() const {
-    return shape_.brief && !shape_.windowed && !capped() ? facts_.few_cluster : 0;
+    return shape_.small_batch && !shape_.windowed && !capped() ? facts_.small_batch_cluster : 0;
   }
   kernels::gemm::CudaFacts gemm_facts() const { return {.sm_count = facts_.sm_count}; }
   kernels::attention::Heads heads() const { return {c_.heads, c_.kv_heads, c_.head_dim}; }
@@ -53,7 +53,8 @@ class Maker {
   void add(StepInstruction instruction) { made_.instructions.push_back(std::move(instruction)); }
 
   const weights::WeightView* view_of(int group) const {
-    return places_.where.empty() ? nullptr : &places_.where[static_cast<std::size_t>(group)];
+    return weight_plan_.where.empty() ? nullptr
+                                      : &weight_plan_.where[static_cast<std::size_t>(group)];
   }
 
   void await(int group, bool on_host) {
@@ -75,7 +76,7 @@ class Maker {
   Status add_range(const StepRange& range) {
     if (range.front) add_front();
     for (std::int64_t i = range.first; i < range.end; ++i) {
-      if (i >= places_.layers_ahead) await(layer_group(i - places_.layers_ahead), true);
+      if (i >= weight_plan_.layers_ahead) await(layer_group(i - weight_plan_.layers_ahead), true);
       CAUSEWAY_TRY(add_layer(i, i + 1 == range.end && !range.head));
     }
     if (!range.head) return {};
@@ -108,7 +109,7 @@ class Maker {
     return cluster() == 0 && splits() && alike;
   }
   // Whether decode rows are prepared by their attention kernel: it knows no norms with an offset.
-  bool prepares_fresh() const { return splits() && !(c_.qk_norm && c_.norm_offset); }
+  bool fuses_prepare() const { return splits() && !(c_.qk_norm && c_.norm_offset); }
 
   Status add_layer(std::int64_t layer, bool before_cut) {
     CAUSEWAY_CHECK(!c_.is_sparse(layer) || !c_.output_norms, "experts, and norms behind them");
@@ -126,10 +127,10 @@ class Maker {
     return {};
   }
 
-  // Of more rows than these L2 has written most of what is spent by the time of the next norm.
-  step::Drop spent(StepBuffer buffer, std::int64_t columns) const {
-    constexpr std::int64_t kSpentRowsMax = 256;
-    return {buffer, Bytes(shape_.rows <= kSpentRowsMax ? shape_.rows * columns * 2 : 0)};
+  // Of more rows than these L2 has written most of the buffer to HBM by the time of the next norm.
+  step::Drop drop_of(StepBuffer buffer, std::int64_t columns) const {
+    constexpr std::int64_t kDiscardRowsMax = 256;
+    return {buffer, Bytes(shape_.rows <= kDiscardRowsMax ? shape_.rows * columns * 2 : 0)};
   }
 
   // What counts as the share in front of a product behind another kernel (experts, embedding).
@@ -140,12 +141,13 @@ class Maker {
   void add_norm(step::Norm norm, step::Product* behind) {
     norm.parts = std::exchange(parts_pending_, false);
     norm.join = std::exchange(join_pending_, std::nullopt);
-    const step::Drops spent = std::exchange(spent_, {});
+    const step::Drops drops = std::exchange(drops_, {});
     if (behind == nullptr || !behind->plan.drops) {
-      norm.drops = spent;
+      norm.drops = drops;
     } else {
-      behind->drops = spent;
-      CAUSEWAY_CHECK(spent.back().bytes.count == 0, "no room for the parts among what is spent");
+      behind->drops = drops;
+      CAUSEWAY_CHECK(drops.back().bytes.count == 0,
+                     "no room for the parts among what is discarded");
       if (norm.parts) {
         norm.parts_stay = true;
         behind->drops.back() = {StepBuffer::kParts, Bytes(kPartsMax * shape_.rows * c_.hidden * 4)};
@@ -218,7 +220,7 @@ class Maker {
         plan_once(product, state, [&](bool home) { return normed_request(request, home); }));
     if (product.plan.request.norm) {
       product.x = StepBuffer::kX;
-      spent_ = {};  // the norm inside drops nothing
+      drops_ = {};  // the norm inside drops nothing
     } else {
       product.x = StepBuffer::kNormed;
       add_norm({.weight = product.gains, .layer = product.layer, .rows = shape_.rows}, &product);
@@ -291,20 +293,21 @@ class Maker {
     const bool by_library = std::get<step::Product>(made_.instructions.back()).plan.path ==
                             kernels::gemm::CudaPath::kLibrary;
     // Decode rows are prepared by their attention kernel, where it can.
-    const bool fresh = prepares_fresh();
+    const bool fused_prepare = fuses_prepare();
     const bool local_rope = c_.local_rope_theta && c_.is_local(layer);
-    const std::int64_t first = fresh ? shape_.decode : 0;
+    const std::int64_t first = fused_prepare ? shape_.decode : 0;
     if (first < shape_.rows) add(step::Prepare{layer, first, local_rope});
-    add(step::Attention{.layer = layer,
-                        .decode = shape_.decode > 0,
-                        .prompts = shape_.decode < shape_.places,
-                        .cluster = cluster(),
-                        .planned = has_plan(),
-                        .fresh = fresh,
-                        .behind_library = fresh && shape_.rows == shape_.decode && by_library,
-                        .windowed = shape_.windowed && c_.has_window(layer),
-                        .local_rope = local_rope});
-    spent_ = {spent(StepBuffer::kQkv, qkv_size()), spent(StepBuffer::kAttended, q_size())};
+    add(step::Attention{
+        .layer = layer,
+        .decode = shape_.decode > 0,
+        .prompts = shape_.decode < shape_.slots,
+        .cluster = cluster(),
+        .planned = has_plan(),
+        .fused_prepare = fused_prepare,
+        .behind_library = fused_prepare && shape_.rows == shape_.decode && by_library,
+        .windowed = shape_.windowed && c_.has_window(layer),
+        .local_rope = local_rope});
+    drops_ = {drop_of(StepBuffer::kQkv, qkv_size()), drop_of(StepBuffer::kAttended, q_size())};
     const step::Product o{.weight = StepWeight::kO, .layer = layer, .x = StepBuffer::kAttended};
     const CudaRequest request{.k = q_size(), .bias = c_.output_bias, .share = CudaShare::kMore};
     if (c_.output_norms) return add_to_join(o, request, StepWeight::kAttentionNorm, false);
@@ -320,11 +323,11 @@ class Maker {
          .out = fused ? StepBuffer::kActive : StepBuffer::kGateUp,
          .gains = StepWeight::kPostNorm},
         {.n = (fused ? 1 : 2) * c_.intermediate, .bias = c_.mlp_bias, .silu_mul = fused}));
-    spent_ = {spent(StepBuffer::kActive, c_.intermediate)};
+    drops_ = {drop_of(StepBuffer::kActive, c_.intermediate)};
     if (fused) return {};
     add(step::Activate{});
     in_front_ = behind_others();
-    spent_[1] = spent(StepBuffer::kGateUp, 2 * c_.intermediate);
+    drops_[1] = drop_of(StepBuffer::kGateUp, 2 * c_.intermediate);
     return {};
   }
 
@@ -358,7 +361,7 @@ class Maker {
   Status add_head() {
     for (const int group : {head_group(c_), kEmbeddingGroup}) {
       if (group == kEmbeddingGroup && !c_.tied_embeddings) continue;
-      if (places_.layers_ahead == 0) await(group, true);
+      if (weight_plan_.layers_ahead == 0) await(group, true);
       await(group, false);
     }
     add_norm({.weight = StepWeight::kNorm, .rows = shape_.sampled, .sampled = true}, nullptr);
@@ -381,7 +384,7 @@ class Maker {
   const ModelConfig& c_;
   const StepShape& shape_;
   const StepFacts& facts_;
-  const StepPlaces& places_;
+  const StepWeightPlan& weight_plan_;
   struct Chosen {
     StepWeight weight;
     unsigned state;
@@ -393,7 +396,7 @@ class Maker {
   // Behind the last instruction.
   bool parts_pending_ = false;              // x lacks kParts
   std::optional<step::Join> join_pending_;  // x lacks the norm of kAdded
-  step::Drops spent_ = {};                  // for the next norm
+  step::Drops drops_ = {};                  // for the next norm
   CudaShare in_front_ = CudaShare::kMore;   // what the last product was to take of an SM
 };
 
@@ -405,8 +408,8 @@ std::span<const StepInstruction> StepProgram::range(std::size_t index) const {
 }
 
 Result<StepProgram> make_step_program(const ModelConfig& config, const StepShape& shape,
-                                      const StepFacts& facts, const StepPlaces& places) {
-  return Maker(config, shape, facts, places).make();
+                                      const StepFacts& facts, const StepWeightPlan& weight_plan) {
+  return Maker(config, shape, facts, weight_plan).make();
 }
 
 }  // namespace causeway::model

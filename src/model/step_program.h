@@ -15,7 +15,7 @@
 #include "base/units.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/home_gemm/home_gemm.h"
-#include "kernels/spent.h"
+#include "kernels/l2_discard.h"
 #include "model/config.h"
 #include "model/step_ranges.h"
 #include "model/step_tables.h"
@@ -98,7 +98,7 @@ struct Drop {
   StepBuffer buffer = StepBuffer::kX;
   Bytes bytes;
 };
-using Drops = std::array<Drop, kernels::kSpentMax>;
+using Drops = std::array<Drop, kernels::kDiscardsMax>;
 
 // What a sublayer adds to x, which is to be normalised first.
 struct Join {
@@ -154,10 +154,10 @@ struct Attention {
   bool prompts = false;         // there are others
   int cluster = 0;              // ParamsCuda::cluster
   bool planned = false;         // reads the plan
-  bool fresh = false;           // prepares decoding rows itself
+  bool fused_prepare = false;   // prepares decoding rows itself
   bool behind_library = false;  // ParamsCuda::behind_library
   bool windowed = false;        // within the model's sliding window
-  bool local_rope = false;      // with `fresh`
+  bool local_rope = false;      // with `fused_prepare`
 };
 
 // With `front`, norm and router are inside.
@@ -176,8 +176,8 @@ using StepInstruction =
 // What the GPU, or a kernel that only a build with CUDA has, decides of a step.
 struct StepFacts {
   int sm_count = 132;  // of the stream's context
-  // attention::few_cluster() of the step's decoding sequences; looked at in a brief step alone.
-  int few_cluster = 0;
+  // attention::small_batch_cluster() of the step's decoding sequences; used for a small batch only.
+  int small_batch_cluster = 0;
   bool experts_front = false;  // moe::front_fits() of the step's rows; of a model with experts
   bool experts_move = false;   // they are cached one by one
   // Of groups that are read at home: what the planner of such products is told, and its profile;
@@ -186,7 +186,7 @@ struct StepFacts {
   const kernels::home_gemm::Profile* home_profile = nullptr;
 };
 
-struct StepPlaces {
+struct StepWeightPlan {
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
   weights::StepWeights where = {};  // empty: all is cached
@@ -209,7 +209,7 @@ struct StepProgram {
 // of gemm::choose() and, of groups at home, home_gemm::choose(). A layer of experts at home is a
 // CHECK failure: they are cached one by one instead.
 Result<StepProgram> make_step_program(const ModelConfig& config, const StepShape& shape,
-                                      const StepFacts& facts, const StepPlaces& places);
+                                      const StepFacts& facts, const StepWeightPlan& weight_plan);
 
 // Which buffers an instruction reads and writes; the contents of `ended` are undefined behind it.
 struct StepUse {

@@ -1,4 +1,4 @@
-// What holds of every step's program, over random models, shapes, facts and places.
+// What holds of every step's program, over random models, shapes, facts and weight plans.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,25 +58,26 @@ StepShape random_shape(Random& random) {
   StepShape shape;
   if (random.chance(0.5)) {
     const std::int64_t rows = random.chance(0.5) ? random.between(1, 40) : random.between(1, 300);
-    shape = {.rows = rows, .places = rows, .decode = rows, .sampled = rows};
+    shape = {.rows = rows, .slots = rows, .decode = rows, .sampled = rows};
   } else {
     shape.decode = random.chance(0.5) ? random.between(1, 130) : 0;
-    shape.places = shape.decode + random.between(1, 3);
-    shape.rows = shape.places + random.between(1, random.chance(0.7) ? 250 : 4000);
-    shape.sampled = random.between(0, shape.places);
+    shape.slots = shape.decode + random.between(1, 3);
+    shape.rows = shape.slots + random.between(1, random.chance(0.7) ? 250 : 4000);
+    shape.sampled = random.between(0, shape.slots);
   }
   shape.windowed = random.chance(0.2);
-  shape.brief = !shape.windowed && shape.decode >= 1 && shape.decode <= 4 && random.chance(0.5);
+  shape.small_batch =
+      !shape.windowed && shape.decode >= 1 && shape.decode <= 4 && random.chance(0.5);
   return shape;
 }
 
 // Views of a model: everything cached, some on their way, or some through a ring.
-struct Places {
+struct RandomWeights {
   Counter counter;
   std::vector<weights::WeightView> where;
   bool streamed = false;
 
-  Places(const ModelConfig& config, Random& random) {
+  RandomWeights(const ModelConfig& config, Random& random) {
     const std::int64_t way = random.below(4);
     if (way == 0) return;
     streamed = way == 3;
@@ -102,8 +103,8 @@ struct Places {
 // Goes through a program and says what is wrong.
 class Checker {
  public:
-  Checker(const ModelConfig& config, const StepShape& shape, const Places& places)
-      : c_(config), shape_(shape), places_(places) {}
+  Checker(const ModelConfig& config, const StepShape& shape, const RandomWeights& weights)
+      : c_(config), shape_(shape), weights_(weights) {}
 
   void check(const StepProgram& program) {
     for (std::size_t range = 0; range < program.range_ends.size(); ++range) {
@@ -123,8 +124,8 @@ class Checker {
                     set_of(StepBuffer::kKv);
       }
     }
-    for (std::size_t group = 0; group < places_.where.size(); ++group) {
-      const bool through_ring = places_.where[group].consumed != nullptr;
+    for (std::size_t group = 0; group < weights_.where.size(); ++group) {
+      const bool through_ring = weights_.where[group].consumed != nullptr;
       EXPECT_EQ(consumed_.count(static_cast<int>(group)), through_ring ? 1u : 0u);
     }
   }
@@ -186,13 +187,13 @@ class Checker {
   }
 
   bool staged(int group) const {
-    return !places_.where.empty() &&
-           places_.where[static_cast<std::size_t>(group)].place == weights::WeightPlace::kStaged;
+    return !weights_.where.empty() &&
+           weights_.where[static_cast<std::size_t>(group)].place == weights::WeightPlace::kStaged;
   }
 
   const ModelConfig& c_;
   const StepShape& shape_;
-  const Places& places_;
+  const RandomWeights& weights_;
   StepBuffers buffers_ = 0;  // what is there
   bool parts_pending_ = false;
   std::set<int> awaited_;
@@ -205,19 +206,19 @@ TEST(StepProgramRandom, EverythingIsThereWhenItIsRead) {
   for (int round = 0; round < 4000; ++round) {
     const ModelConfig config = random_config(random);
     const StepShape shape = random_shape(random);
-    const Places places(config, random);
+    const RandomWeights weights(config, random);
     const auto ranges =
-        places.streamed ? step_ranges(config, places.where) : std::vector<StepRange>();
+        weights.streamed ? step_ranges(config, weights.where) : std::vector<StepRange>();
     const StepFacts facts{.sm_count = kSms[random.below(7)],
-                          .few_cluster = random.chance(0.5) ? 8 : 0,
+                          .small_batch_cluster = random.chance(0.5) ? 8 : 0,
                           .experts_front = config.moe && random.chance(0.5)};
-    StepPlaces where{.where = places.where, .ranges = ranges};
-    if (!places.streamed && random.chance(0.5)) where.layers_ahead = random.between(0, 8);
+    StepWeightPlan where{.where = weights.where, .ranges = ranges};
+    if (!weights.streamed && random.chance(0.5)) where.layers_ahead = random.between(0, 8);
     SCOPED_TRACE("round " + std::to_string(round));
     const auto program = must(make_step_program(config, shape, facts, where), "a program");
     EXPECT_EQ(program.range_ends.size(), std::max<std::size_t>(1, ranges.size()));
     EXPECT_EQ(program.range_ends.back(), program.instructions.size());
-    Checker(config, shape, places).check(program);
+    Checker(config, shape, weights).check(program);
     const auto again = must(make_step_program(config, shape, facts, where), "a program");
     EXPECT_EQ(explain(program, config), explain(again, config));
     if (HasFailure()) break;

@@ -57,10 +57,10 @@ ModelConfig qwen3_30b_a3b() {
 }
 
 StepShape decode(std::int64_t rows) {
-  return {.rows = rows, .places = rows, .decode = rows, .sampled = rows, .brief = rows == 1};
+  return {.rows = rows, .slots = rows, .decode = rows, .sampled = rows, .small_batch = rows == 1};
 }
 StepShape prompt(std::int64_t rows) {
-  return {.rows = rows, .places = 1, .decode = 0, .sampled = 1};
+  return {.rows = rows, .slots = 1, .decode = 0, .sampled = 1};
 }
 
 std::string way_of(const CudaPlan& plan) {
@@ -127,8 +127,8 @@ struct Short {
     return "prepare " + std::to_string(i.first);
   }
   std::string operator()(const step::Attention& i) const {
-    return std::string("attention") + (i.cluster > 0 ? " few" : "") +
-           (i.planned ? " planned" : "") + (i.fresh ? " fresh" : "") +
+    return std::string("attention") + (i.cluster > 0 ? " small-batch" : "") +
+           (i.planned ? " planned" : "") + (i.fused_prepare ? " fused" : "") +
            (i.behind_library ? " behind" : "") + (i.local_rope ? " local" : "") +
            (i.windowed ? " windowed" : "");
   }
@@ -136,9 +136,10 @@ struct Short {
 };
 
 std::vector<std::string> sequence(const ModelConfig& config, const StepShape& shape,
-                                  const StepPlaces& places = {}) {
-  const StepFacts facts{.few_cluster = 8, .experts_front = config.moe && shape.rows <= 8};
-  const StepProgram program = must(make_step_program(config, shape, facts, places), "a program");
+                                  const StepWeightPlan& weight_plan = {}) {
+  const StepFacts facts{.small_batch_cluster = 8, .experts_front = config.moe && shape.rows <= 8};
+  const StepProgram program =
+      must(make_step_program(config, shape, facts, weight_plan), "a program");
   std::vector<std::string> made;
   for (const StepInstruction& i : program.instructions) made.push_back(std::visit(Short{}, i));
   return made;
@@ -194,19 +195,19 @@ TEST(StepProgram, CapsAreOfLogitsAndOfScores) {
 
 TEST(StepProgram, LlamaDecodesOne) {
   EXPECT_THAT(sequence(llama_8b(), decode(1)),
-              ElementsAre("rope", "embed",                                    //
-                          "qkv rows < n", "attention few fresh", "o rows >",  //
-                          "gate_up rows < n", "down rows >",                  //
-                          "qkv rows < n", "attention few fresh", "o rows >",  //
+              ElementsAre("rope", "embed",                                            //
+                          "qkv rows < n", "attention small-batch fused", "o rows >",  //
+                          "gate_up rows < n", "down rows >",                          //
+                          "qkv rows < n", "attention small-batch fused", "o rows >",  //
                           "gate_up rows < n", "down rows >", "last norm -active", "head rows >"));
 }
 
 TEST(StepProgram, LlamaDecodesEight) {
   EXPECT_THAT(sequence(llama_8b(), decode(8)),
               ElementsAre("plan", "rope", "embed",                                //
-                          "qkv rows < n", "attention planned fresh", "o rows >",  //
+                          "qkv rows < n", "attention planned fused", "o rows >",  //
                           "gate_up rows < n", "down rows >",                      //
-                          "qkv rows < n", "attention planned fresh", "o rows >",  //
+                          "qkv rows < n", "attention planned fused", "o rows >",  //
                           "gate_up rows < n", "down rows >", "last norm -active", "head rows >"));
 }
 
@@ -214,9 +215,9 @@ TEST(StepProgram, LlamaDecodesEight) {
 TEST(StepProgram, LlamaDecodes32) {
   EXPECT_THAT(sequence(llama_8b(), decode(32)),
               ElementsAre("plan", "rope", "embed",                                  //
-                          "qkv rows > n", "attention planned fresh", "o rows >",    //
+                          "qkv rows > n", "attention planned fused", "o rows >",    //
                           "norm -qkv -attended", "gate_up split >", "down rows <",  //
-                          "qkv rows > n", "attention planned fresh", "o rows >",    //
+                          "qkv rows > n", "attention planned fused", "o rows >",    //
                           "norm -qkv -attended", "gate_up split >", "down rows <",  //
                           "last norm -active", "head split >"));
 }
@@ -226,9 +227,9 @@ TEST(StepProgram, LlamaDecodes128) {
   EXPECT_THAT(
       sequence(llama_8b(), decode(128)),
       ElementsAre("plan", "rope", "embed",                                                     //
-                  "norm", "qkv library", "attention planned fresh behind", "o halves > 2",     //
+                  "norm", "qkv library", "attention planned fused behind", "o halves > 2",     //
                   "norm +2 stay", "gate_up pairs > -qkv -attended -parts", "down halves < 2",  //
-                  "norm +2 -active", "qkv library", "attention planned fresh behind",          //
+                  "norm +2 -active", "qkv library", "attention planned fused behind",          //
                   "o halves > 2", "norm +2 stay", "gate_up pairs > -qkv -attended -parts",     //
                   "down halves < 2", "last norm +2 -active", "head pairs >"));
 }
@@ -246,21 +247,21 @@ TEST(StepProgram, LlamaReadsAPrompt) {
 // Beside a chunk: its rows are prepared by a launch of their own. Of down's parts the norm behind
 // drops what it adds: the library's gate and up cannot.
 TEST(StepProgram, LlamaDecodesBesideAChunk) {
-  const StepShape mixed{.rows = 200, .places = 41, .decode = 40, .sampled = 40};
+  const StepShape mixed{.rows = 200, .slots = 41, .decode = 40, .sampled = 40};
   EXPECT_THAT(sequence(llama_8b(), mixed),
               ElementsAre("plan", "rope", "embed",                                         //
-                          "norm", "qkv library", "prepare 40", "attention planned fresh",  //
+                          "norm", "qkv library", "prepare 40", "attention planned fused",  //
                           "o library", "norm -qkv -attended", "gate_up library",           //
                           "down library 2",                                                //
                           "norm +2 -active", "qkv library", "prepare 40",                  //
-                          "attention planned fresh", "o library", "norm -qkv -attended",   //
+                          "attention planned fused", "o library", "norm -qkv -attended",   //
                           "gate_up library", "down library 2",                             //
                           "last norm +2 -active", "head pairs >"));
 }
 
 // Without logits there is no head, and no norm that would add the last parts.
 TEST(StepProgram, AChunkThatSamplesNothingHasNoHead) {
-  const StepShape chunk{.rows = 200, .places = 1, .decode = 0, .sampled = 0};
+  const StepShape chunk{.rows = 200, .slots = 1, .decode = 0, .sampled = 0};
   const auto made = sequence(llama_8b(), chunk);
   EXPECT_EQ(made.back(), "down library 2");
 }
@@ -268,13 +269,13 @@ TEST(StepProgram, AChunkThatSamplesNothingHasNoHead) {
 TEST(StepProgram, QwenDecodes) {
   const std::vector<std::string> one = sequence(qwen3_4b(), decode(1));
   EXPECT_THAT(std::vector<std::string>(one.begin(), one.begin() + 7),
-              ElementsAre("rope", "embed", "qkv rows < n", "attention few fresh", "o rows >",
-                          "gate_up rows < n", "down rows >"));
+              ElementsAre("rope", "embed", "qkv rows < n", "attention small-batch fused",
+                          "o rows >", "gate_up rows < n", "down rows >"));
   EXPECT_THAT(sequence(qwen3_4b(), decode(32)),
               ElementsAre("plan", "rope", "embed",                                  //
-                          "qkv rows > n", "attention planned fresh", "o rows >",    //
+                          "qkv rows > n", "attention planned fused", "o rows >",    //
                           "norm -qkv -attended", "gate_up split >", "down rows <",  //
-                          "qkv rows > n", "attention planned fresh", "o rows >",    //
+                          "qkv rows > n", "attention planned fused", "o rows >",    //
                           "norm -qkv -attended", "gate_up split >", "down rows <",  //
                           "last norm -active", "head split >"));
 }
@@ -283,17 +284,17 @@ TEST(StepProgram, ExpertsTakeInNormAndRouter) {
   // What the norms inside leave is dropped by the only one of its own.
   EXPECT_THAT(sequence(qwen3_30b_a3b(), decode(8)),
               ElementsAre("plan", "rope", "embed",                                             //
-                          "qkv rows < n", "attention planned fresh", "o rows >", "experts n",  //
-                          "qkv rows < n", "attention planned fresh", "o rows >", "experts n",  //
+                          "qkv rows < n", "attention planned fused", "o rows >", "experts n",  //
+                          "qkv rows < n", "attention planned fused", "o rows >", "experts n",  //
                           "last norm -qkv -attended", "head rows >"));
 }
 
 TEST(StepProgram, ExpertsOfManyTokens) {
   EXPECT_THAT(sequence(qwen3_30b_a3b(), decode(32)),
               ElementsAre("plan", "rope", "embed",                                //
-                          "qkv rows > n", "attention planned fresh", "o rows >",  //
+                          "qkv rows > n", "attention planned fused", "o rows >",  //
                           "norm -qkv -attended", "router rows <", "experts",      //
-                          "qkv rows > n", "attention planned fresh", "o rows >",  //
+                          "qkv rows > n", "attention planned fused", "o rows >",  //
                           "norm -qkv -attended", "router rows <", "experts",      //
                           "last norm", "head split >"));
   const auto prefill = sequence(qwen3_30b_a3b(), prompt(2048));
@@ -305,7 +306,7 @@ TEST(StepProgram, ExpertsOfManyTokens) {
 // The tables are right before anything else, and what was chosen is known behind all of it.
 TEST(StepProgram, ExpertsThatMove) {
   const ModelConfig config = qwen3_30b_a3b();
-  const StepFacts facts{.few_cluster = 8, .experts_front = true, .experts_move = true};
+  const StepFacts facts{.small_batch_cluster = 8, .experts_front = true, .experts_move = true};
   const StepProgram program = must(make_step_program(config, decode(8), facts, {}), "a program");
   EXPECT_TRUE(std::holds_alternative<step::PlaceExperts>(program.instructions.front()));
   EXPECT_TRUE(std::holds_alternative<step::CountExperts>(program.instructions.back()));
@@ -338,13 +339,13 @@ TEST_F(StagedTest, TheStreamWaitsAndTheHostStaysClose) {
   std::vector<weights::WeightView> where(4, staged());
   where[0] = {.place = weights::WeightPlace::kHome};
   const auto made = sequence(llama_8b(), decode(1), {.where = where, .layers_ahead = 0});
-  EXPECT_THAT(made, ElementsAre("rope", "embed home",                                   //
-                                "host waits 1", "waits 1", "qkv rows < n",              //
-                                "attention few fresh", "o rows >", "gate_up rows < n",  //
-                                "down rows >",                                          //
-                                "host waits 2", "waits 2", "qkv rows < n",              //
-                                "attention few fresh", "o rows >", "gate_up rows < n",  //
-                                "down rows >",                                          //
+  EXPECT_THAT(made, ElementsAre("rope", "embed home",                                           //
+                                "host waits 1", "waits 1", "qkv rows < n",                      //
+                                "attention small-batch fused", "o rows >", "gate_up rows < n",  //
+                                "down rows >",                                                  //
+                                "host waits 2", "waits 2", "qkv rows < n",                      //
+                                "attention small-batch fused", "o rows >", "gate_up rows < n",  //
+                                "down rows >",                                                  //
                                 "host waits 3", "waits 3", "last norm -active", "head rows >"));
   // A layer ahead, the second waits for the first.
   const auto ahead = sequence(llama_8b(), decode(1), {.where = where, .layers_ahead = 1});
@@ -414,7 +415,7 @@ TEST_F(StagedTest, NothingButXCrossesFromRangeToRange) {
   // down adds to x by itself, for which the library is better.
   EXPECT_THAT(second,
               ElementsAre("waits 2", "norm -active", "qkv library",
-                          "attention planned fresh behind", "o halves > 2", "norm +2 stay",
+                          "attention planned fused behind", "o halves > 2", "norm +2 stay",
                           "gate_up pairs > -qkv -attended -parts", "down library", "consumed 2"));
 }
 

@@ -55,9 +55,9 @@ struct UseOf {
     return {.reads = kQkv | rope_of(p.local_rope), .writes = kQkv | kKv};
   }
   StepUse operator()(const step::Attention& a) const {
-    return {.reads = kQkv | when(a.prompts || !a.fresh, kKv) |
-                     when(a.fresh, rope_of(a.local_rope)) | when(a.planned, kPlan),
-            .writes = kAttended | when(a.fresh, kKv)};
+    return {.reads = kQkv | when(a.prompts || !a.fused_prepare, kKv) |
+                     when(a.fused_prepare, rope_of(a.local_rope)) | when(a.planned, kPlan),
+            .writes = kAttended | when(a.fused_prepare, kKv)};
   }
   StepUse operator()(const step::Experts& e) const {
     return {.reads = kX | when(!e.front, kNormed | kScores), .writes = kX};
@@ -92,7 +92,7 @@ struct GroupsRead {
     return c.qk_norm ? Groups{of_layer(p.layer)} : Groups{};
   }
   Groups operator()(const step::Attention& a) const {
-    return c.qk_norm && a.fresh ? Groups{of_layer(a.layer)} : Groups{};
+    return c.qk_norm && a.fused_prepare ? Groups{of_layer(a.layer)} : Groups{};
   }
   Groups operator()(const step::Experts& e) const { return {of_layer(e.layer)}; }
 };

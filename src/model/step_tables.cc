@@ -30,9 +30,9 @@ class Writer {
     place_all(true);
     pad();
     place_all(false);
-    CAUSEWAY_CHECK(row_ <= shape_.rows && place_ <= shape_.places, "the batch exceeds its shape");
-    set(at_.query_begin, shape_.places, row_);
-    set(at_.frame_begin, shape_.places, frames_);
+    CAUSEWAY_CHECK(row_ <= shape_.rows && slot_ <= shape_.slots, "the batch exceeds its shape");
+    set(at_.query_begin, shape_.slots, row_);
+    set(at_.frame_begin, shape_.slots, frames_);
     write_sampled();
     return at_.frames + frames_;
   }
@@ -60,28 +60,28 @@ class Writer {
       set(at_.frames, frames_++, batch_.frames[frame].value);
     }
     row_of_last_[index] = row_ - 1;
-    ++place_;
+    ++slot_;
   }
 
-  // Places of the bucket that no sequence has. They stand between decode and prompt chunks, though
+  // Slots of the bucket that no sequence has. They stand between decode and prompt chunks, though
   // a shape with both has none.
   void pad() {
-    for (; place_ < shape_.decode; ++place_) {
+    for (; slot_ < shape_.decode; ++slot_) {
       begin_place(0);
       write_row(0, -1);
     }
   }
 
   void begin_place(std::int64_t length) {
-    set(at_.query_begin, place_, row_);
-    set(at_.frame_begin, place_, frames_);
-    set(at_.length, place_, length);
+    set(at_.query_begin, slot_, row_);
+    set(at_.frame_begin, slot_, frames_);
+    set(at_.length, slot_, length);
   }
 
   void write_row(TokenId token, std::int64_t position) {
     set(at_.token, row_, token);
     set(at_.position, row_, position);
-    set(at_.sequence, row_, place_);
+    set(at_.sequence, row_, slot_);
     ++row_;
   }
 
@@ -105,7 +105,7 @@ class Writer {
   std::span<std::int32_t> out_;
   std::vector<std::int64_t> row_of_last_;  // by entry
   std::int64_t row_ = 0;
-  std::int64_t place_ = 0;
+  std::int64_t slot_ = 0;
   std::int64_t frames_ = 0;
 };
 
@@ -136,35 +136,35 @@ TableOffsets offsets_of(const StepShape& shape) {
   at.position = at.token + aligned(shape.rows);
   at.sequence = at.position + aligned(shape.rows);
   at.query_begin = at.sequence + aligned(shape.rows);
-  at.length = at.query_begin + aligned(shape.places + 1);
-  at.sampled = at.length + aligned(shape.places);
+  at.length = at.query_begin + aligned(shape.slots + 1);
+  at.sampled = at.length + aligned(shape.slots);
   at.frame_begin = at.sampled + aligned(shape.sampled);
-  at.frames = at.frame_begin + aligned(shape.places + 1);
+  at.frames = at.frame_begin + aligned(shape.slots + 1);
   return at;
 }
 
-std::int64_t table_elements_max(std::int64_t rows, std::int64_t places, std::int64_t frames) {
-  const StepShape largest{.rows = rows, .places = places, .decode = places, .sampled = places};
+std::int64_t table_elements_max(std::int64_t rows, std::int64_t slots, std::int64_t frames) {
+  const StepShape largest{.rows = rows, .slots = slots, .decode = slots, .sampled = slots};
   return offsets_of(largest).frames + aligned(frames);
 }
 
-std::vector<std::int64_t> decode_buckets(std::int64_t places) {
+std::vector<std::int64_t> decode_buckets(std::int64_t slots) {
   constexpr std::array<std::int64_t, 20> kSizes = {1,  2,  4,  8,  12, 16, 20,  24,  28,  32,
                                                    40, 48, 56, 64, 80, 96, 128, 160, 192, 256};
   std::vector<std::int64_t> buckets;
   std::copy_if(kSizes.begin(), kSizes.end(), std::back_inserter(buckets),
-               [&](std::int64_t size) { return size < places; });
+               [&](std::int64_t size) { return size < slots; });
   // Without one for the most there are, each count beyond the last would have a graph of its own.
-  if (places <= kSizes.back()) buckets.push_back(places);
+  if (slots <= kSizes.back()) buckets.push_back(slots);
   return buckets;
 }
 
 StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets,
                    std::int64_t window) {
-  using kernels::attention::few_tokens, kernels::attention::kFewSequences;
+  using kernels::attention::small_batch_context_max, kernels::attention::kSmallBatchSequences;
   StepShape shape;
   std::int64_t longest = 0;
-  shape.places = static_cast<std::int64_t>(batch.entries.size());
+  shape.slots = static_cast<std::int64_t>(batch.entries.size());
   for (const request::BatchEntry& entry : batch.entries) {
     shape.rows += entry.token_count;
     shape.decode += is_decode(entry) ? 1 : 0;
@@ -173,14 +173,14 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
     if (std::int64_t{entry.context} + entry.token_count > window) shape.windowed = true;
   }
   if (shape.decode_only()) {
-    const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), shape.places);
+    const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), shape.slots);
     if (bucket != buckets.end()) {
-      shape.rows = shape.places = shape.decode = shape.sampled = *bucket;
+      shape.rows = shape.slots = shape.decode = shape.sampled = *bucket;
     }
   }
-  // Attention's kernel for few sequences knows no window.
-  shape.brief = !shape.windowed && shape.decode > 0 && shape.decode <= kFewSequences &&
-                longest <= few_tokens(shape.decode);
+  // Attention's kernel for small batches knows no window.
+  shape.small_batch = !shape.windowed && shape.decode > 0 && shape.decode <= kSmallBatchSequences &&
+                      longest <= small_batch_context_max(shape.decode);
   return shape;
 }
 

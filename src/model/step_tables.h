@@ -2,10 +2,10 @@
 // the device before the step, so that a captured graph serves every step of its shape.
 //
 //   token │ position │ sequence │ query_begin │ length │ sampled │ frame_begin │ frames
-//   ╰──── per row of x ────────╯ ╰ per place ─────────╯           ╰ places + 1 ╯
+//   ╰──── per row of x ────────╯ ╰ per slot ──────────╯           ╰ slots + 1 ─╯
 //
-// Rows and places: entries of one token come first (decode), then prompt chunks, each in the
-// batch's order. A step of single tokens only may be padded to a bucket: its last places have
+// Rows and slots: entries of one token come first (decode), then prompt chunks, each in the
+// batch's order. A step of single tokens only may be padded to a bucket: its last slots have
 // length 0, and its last rows position -1. Every table begins at a multiple of 16 bytes; `frames`,
 // whose length changes from step to step, is the last.
 //
@@ -24,16 +24,16 @@ namespace causeway::model {
 // What a captured graph is made for.
 struct StepShape {
   std::int64_t rows = 0;     // of x, padding included
-  std::int64_t places = 0;   // sequences, padding included
-  std::int64_t decode = 0;   // places of one row each, which are the first
+  std::int64_t slots = 0;    // sequences, padding included
+  std::int64_t decode = 0;   // slots of one row each, which are the first
   std::int64_t sampled = 0;  // rows of logits, padding included
   // The decoding sequences are as few and as short as attention has a kernel of its own for.
-  bool brief = false;
+  bool small_batch = false;
   // A sequence is longer than the model's window, so attention has to look at it.
   bool windowed = false;
 
   // Steps of single tokens only have a shape that comes again.
-  bool decode_only() const { return decode == places; }
+  bool decode_only() const { return decode == slots; }
   bool operator==(const StepShape&) const = default;
 };
 
@@ -50,13 +50,13 @@ struct TableOffsets {
 };
 TableOffsets offsets_of(const StepShape& shape);
 
-// Elements of the tables of any step of at most so many rows, places and frames.
-std::int64_t table_elements_max(std::int64_t rows, std::int64_t places, std::int64_t frames);
+// Elements of the tables of any step of at most so many rows, slots and frames.
+std::int64_t table_elements_max(std::int64_t rows, std::int64_t slots, std::int64_t frames);
 
 // Sizes of steps of single tokens, ascending, for which there is a graph each where steps have at
-// most so many places: one costs some megabytes, and padding to the next costs less than a tenth.
+// most so many slots: one costs some megabytes, and padding to the next costs less than a tenth.
 // Larger steps than the last come seldom and have none.
-std::vector<std::int64_t> decode_buckets(std::int64_t places);
+std::vector<std::int64_t> decode_buckets(std::int64_t slots);
 
 // The shape of a batch: padded to the smallest of `buckets` (ascending) that holds it when it is of
 // single tokens only; exact when none does, or when it has prompt chunks. `window`: the model's

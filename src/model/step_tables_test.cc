@@ -47,7 +47,7 @@ Batch make_batch(const std::vector<Part>& parts) {
 
 struct Tables {
   Tables(const Batch& batch, const StepShape& of) : shape(of), at(offsets_of(of)) {
-    data.assign(static_cast<std::size_t>(table_elements_max(of.rows, of.places, 1000)), -7);
+    data.assign(static_cast<std::size_t>(table_elements_max(of.rows, of.slots, 1000)), -7);
     count = write_tables(batch, of, data);
   }
   std::vector<std::int32_t> table(std::int64_t begin, std::int64_t size) const {
@@ -64,7 +64,8 @@ constexpr std::array<std::int64_t, 3> kBuckets = {1, 4, 8};
 TEST(StepTables, DecodeIsPaddedToItsBucket) {
   const Batch batch = make_batch({{1, 5, 2}, {1, 9, 3}, {1, 0, 1, false}});
   const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
-  EXPECT_EQ(shape, (StepShape{.rows = 4, .places = 4, .decode = 4, .sampled = 4, .brief = true}));
+  EXPECT_EQ(shape,
+            (StepShape{.rows = 4, .slots = 4, .decode = 4, .sampled = 4, .small_batch = true}));
   const Tables tables(batch, shape);
   EXPECT_THAT(tables.table(tables.at.token, 4), ElementsAre(100, 101, 102, 0));
   EXPECT_THAT(tables.table(tables.at.position, 4), ElementsAre(5, 9, 0, -1));
@@ -78,10 +79,10 @@ TEST(StepTables, DecodeIsPaddedToItsBucket) {
 }
 
 TEST(StepTables, EveryCountOfAStepHasABucket) {
-  for (const std::int64_t places : {1, 3, 31, 100, 255, 256}) {
-    const auto buckets = decode_buckets(places);
-    EXPECT_TRUE(std::is_sorted(buckets.begin(), buckets.end())) << places;
-    EXPECT_EQ(buckets.back(), places);
+  for (const std::int64_t slots : {1, 3, 31, 100, 255, 256}) {
+    const auto buckets = decode_buckets(slots);
+    EXPECT_TRUE(std::is_sorted(buckets.begin(), buckets.end())) << slots;
+    EXPECT_EQ(buckets.back(), slots);
   }
   EXPECT_EQ(decode_buckets(100), (std::vector<std::int64_t>{1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40,
                                                             48, 56, 64, 80, 96, 100}));
@@ -91,7 +92,8 @@ TEST(StepTables, EveryCountOfAStepHasABucket) {
 TEST(StepTables, SingleTokensComeFirstAndLogitsInTheBatchsOrder) {
   const Batch batch = make_batch({{3, 4, 2}, {1, 7, 1}, {2, 0, 1, false}, {1, 2, 1}});
   const StepShape shape = shape_of(batch, kBuckets, kNoWindow);
-  EXPECT_EQ(shape, (StepShape{.rows = 7, .places = 4, .decode = 2, .sampled = 3, .brief = true}));
+  EXPECT_EQ(shape,
+            (StepShape{.rows = 7, .slots = 4, .decode = 2, .sampled = 3, .small_batch = true}));
   EXPECT_FALSE(shape.decode_only());
   const Tables tables(batch, shape);
   EXPECT_THAT(tables.table(tables.at.token, 7), ElementsAre(103, 106, 100, 101, 102, 104, 105));
@@ -119,26 +121,26 @@ TEST(StepTables, ScoredRowsHaveLogitsBeforeTheLast) {
 
 TEST(StepTables, BeyondTheLargestBucketTheShapeIsExact) {
   const Batch batch = make_batch(std::vector<Part>(9, Part{}));
-  EXPECT_EQ(shape_of(batch, kBuckets, kNoWindow).places, 9);
+  EXPECT_EQ(shape_of(batch, kBuckets, kNoWindow).slots, 9);
   EXPECT_EQ(shape_of(batch, {}, kNoWindow).rows, 9);
 }
 
-TEST(StepTables, FewShortSequencesAreBrief) {
-  using kernels::attention::few_tokens, kernels::attention::kFewSequences;
-  const auto brief = [](const std::vector<Part>& parts) {
-    return shape_of(make_batch(parts), kBuckets, kNoWindow).brief;
+TEST(StepTables, FewShortSequencesAreASmallBatch) {
+  using kernels::attention::small_batch_context_max, kernels::attention::kSmallBatchSequences;
+  const auto small_batch = [](const std::vector<Part>& parts) {
+    return shape_of(make_batch(parts), kBuckets, kNoWindow).small_batch;
   };
   const auto of_length = [](std::int64_t tokens) {
     return Part{1, static_cast<std::int32_t>(tokens - 1), 1};
   };
-  EXPECT_TRUE(brief({of_length(few_tokens(1))}));
-  EXPECT_FALSE(brief({of_length(few_tokens(1) + 1)}));
-  EXPECT_TRUE(brief({of_length(5), of_length(few_tokens(2))}));
-  EXPECT_FALSE(brief({of_length(5), of_length(few_tokens(2) + 1)}));
-  EXPECT_TRUE(brief({Part{3, 5000, 1}, of_length(5)}));  // a prompt's length does not matter
-  EXPECT_FALSE(brief({Part{3, 0, 1}}));
-  EXPECT_TRUE(brief(std::vector<Part>(kFewSequences, of_length(6))));
-  EXPECT_FALSE(brief(std::vector<Part>(kFewSequences + 1, of_length(6))));
+  EXPECT_TRUE(small_batch({of_length(small_batch_context_max(1))}));
+  EXPECT_FALSE(small_batch({of_length(small_batch_context_max(1) + 1)}));
+  EXPECT_TRUE(small_batch({of_length(5), of_length(small_batch_context_max(2))}));
+  EXPECT_FALSE(small_batch({of_length(5), of_length(small_batch_context_max(2) + 1)}));
+  EXPECT_TRUE(small_batch({Part{3, 5000, 1}, of_length(5)}));  // a prompt's length does not matter
+  EXPECT_FALSE(small_batch({Part{3, 0, 1}}));
+  EXPECT_TRUE(small_batch(std::vector<Part>(kSmallBatchSequences, of_length(6))));
+  EXPECT_FALSE(small_batch(std::vector<Part>(kSmallBatchSequences + 1, of_length(6))));
 }
 
 TEST(StepTables, ASequenceBeyondTheWindowIsSeen) {
@@ -146,11 +148,11 @@ TEST(StepTables, ASequenceBeyondTheWindowIsSeen) {
     return shape_of(make_batch(parts), kBuckets, window);
   };
   EXPECT_FALSE(of({{1, 15, 2}, {16, 0, 2}}, 16).windowed);
-  EXPECT_TRUE(of({{1, 15, 2}, {16, 0, 2}}, 16).brief);
+  EXPECT_TRUE(of({{1, 15, 2}, {16, 0, 2}}, 16).small_batch);
   for (const Part& beyond : {Part{1, 16, 2}, Part{17, 0, 2}, Part{2, 15, 2}}) {
     const StepShape shape = of({{1, 3, 1}, beyond}, 16);
     EXPECT_TRUE(shape.windowed);
-    EXPECT_FALSE(shape.brief);
+    EXPECT_FALSE(shape.small_batch);
   }
   EXPECT_FALSE(of({{1, 1 << 30, 1}}, kNoWindow).windowed);
 }

@@ -4,6 +4,9 @@
 
 namespace causeway::preload {
 
+static_assert(kVerdicts == static_cast<int>(Verdict::kSynchronous) + 1,
+              "statistics have a row for each verdict");
+
 std::string_view name_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::kMultipath: return "multipath";

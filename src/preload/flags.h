@@ -24,7 +24,7 @@ struct alignas(128) FlagPair {
 };
 
 // One use of a pair.
-struct Turn {
+struct FlagUse {
   FlagPair* pair = nullptr;
   std::uint32_t number = 0;
 
@@ -45,15 +45,15 @@ class Flags {
   explicit Flags(FlagPair* pairs);  // by create()
 
   // nullopt: all are in use.
-  std::optional<Turn> take();
+  std::optional<FlagUse> take();
   // The session has released it, or no stream waits for it. A stream that has not come to its start
   // may still do so: the pair is used again after that only.
-  void give_back(const Turn& turn);
+  void give_back(const FlagUse& use);
 
  private:
   std::mutex mutex_;
-  std::vector<Turn> free_;   // with the number of their last use
-  std::vector<Turn> unmet_;  // not started yet
+  std::vector<FlagUse> free_;   // with the number of their last use
+  std::vector<FlagUse> unmet_;  // not started yet
 };
 
 }  // namespace causeway::preload

@@ -11,17 +11,17 @@ TEST(Flags, APairIsUsedAgainOnceItsStreamHasCome) {
   const Native native = load_native(fake_symbol);
   auto flags = Flags::create(native);
   ASSERT_TRUE(flags.ok());
-  std::vector<Turn> turns;
-  while (const auto turn = (*flags)->take()) turns.push_back(*turn);
-  ASSERT_EQ(turns.size(), static_cast<std::size_t>(Flags::kPairs));
+  std::vector<FlagUse> uses;
+  while (const auto use = (*flags)->take()) uses.push_back(*use);
+  ASSERT_EQ(uses.size(), static_cast<std::size_t>(Flags::kPairs));
   // Given back before their streams have come: a late start must not be taken for another's.
-  for (const Turn& turn : turns) (*flags)->give_back(turn);
+  for (const FlagUse& use : uses) (*flags)->give_back(use);
   EXPECT_FALSE((*flags)->take().has_value());
-  turns[5].start();
+  uses[5].start();
   const auto again = (*flags)->take();
   ASSERT_TRUE(again.has_value());
-  EXPECT_EQ(again->pair, turns[5].pair);
-  EXPECT_EQ(again->number, turns[5].number + 1);
+  EXPECT_EQ(again->pair, uses[5].pair);
+  EXPECT_EQ(again->number, uses[5].number + 1);
   EXPECT_FALSE(again->started());
   EXPECT_FALSE((*flags)->take().has_value());
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/dcheck.h"
 #include "transfer/link_map_part.h"
 
 namespace causeway::preload {
@@ -93,6 +94,8 @@ transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file, const s
       way.reach[target] = way.reach[target] & possible.reach[target];
       way.best[target] = way.best[target] & possible.reach[target];
       if (way.best[target].empty()) way.best[target] = possible.best[target];
+      CAUSEWAY_DCHECK((way.best[target] & possible.reach[target]) == way.best[target],
+                      "a map adds no link that this process cannot use");
     }
   }
   return facts;

@@ -1,12 +1,14 @@
 #include "preload/native.h"
 
 #include <string>
+#include <type_traits>
 
 namespace causeway::preload {
 namespace {
 
 template <typename Function>
 void look_up_into(Function& entry, LookUp look_up, const char* name) {
+  static_assert(std::is_pointer_v<Function>, "an entry is a function's address");
   entry = reinterpret_cast<Function>(look_up(name));
 }
 

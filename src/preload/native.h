@@ -58,149 +58,146 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
 }  // namespace causeway::preload
 
 // Without which there is no session. X(name, (parameters)).
-#define CAUSEWAY_PRELOAD_NEEDED(X)                                                               \
-  X(cuPointerGetAttributes,                                                                      \
-    (unsigned count, int* attributes, void** values, CudaDevicePointer pointer))                 \
-  X(cuStreamBatchMemOp_v2,                                                                       \
-    (CUstream_st * stream, unsigned count, CudaMemoryOperation* operations, unsigned flags))     \
-  X(cuMemHostAlloc, (void** address, std::size_t bytes, unsigned flags))                         \
-  X(cuThreadExchangeStreamCaptureMode, (int* mode))                                              \
-  X(cuLaunchHostFunc, (CUstream_st * stream, void (*function)(void*), void* argument))           \
-  X(cuLibraryLoadData,                                                                           \
-    (CUlib_st * *library, const void* code, int* jit_options, void** jit_values,                 \
-     unsigned jit_count, int* options, void** values, unsigned count))                           \
-  X(cuLibraryGetKernel, (CUkern_st * *kernel, CUlib_st * library, const char* name))             \
-  X(cuKernelGetFunction, (CUfunc_st * *function, CUkern_st * kernel))                            \
-  X(cuFuncLoad, (CUfunc_st * function))                                                          \
-  X(cuLaunchKernel,                                                                              \
-    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
-     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,             \
-     void** parameters, void** extra))
+#define CAUSEWAY_PRELOAD_NEEDED(X)                                                                \
+  X(cuPointerGetAttributes,                                                                       \
+    (unsigned count, int* attributes, void** values, CudaDevicePointer pointer))                  \
+  X(cuStreamBatchMemOp_v2,                                                                        \
+    (CUstream_st * stream, unsigned count, CudaMemoryOperation* operations, unsigned flags))      \
+  X(cuMemHostAlloc, (void** address, std::size_t bytes, unsigned flags))                          \
+  X(cuThreadExchangeStreamCaptureMode, (int* mode))                                               \
+  X(cuLaunchHostFunc, (CUstream_st * stream, void (*function)(void*), void* argument))            \
+  X(cuLibraryLoadData,                                                                            \
+    (CUlib_st * *library, const void* code, int* jit_options, void** jit_values,                  \
+     unsigned jit_count, int* options, void** values, unsigned count))                            \
+  X(cuLibraryGetKernel, (CUkern_st * *kernel, CUlib_st * library, const char* name))              \
+  X(cuKernelGetFunction, (CUfunc_st * *function, CUkern_st * kernel))                             \
+  X(cuFuncLoad, (CUfunc_st * function))                                                           \
+  X(cuLaunchKernel, (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z,     \
+                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
+                     CUstream_st* stream, void** parameters, void** extra))
 
 // Copies: whatever of them the driver has is hooked. X(name, (parameters), (arguments)).
-#define CAUSEWAY_PRELOAD_COPIES(X)                                                               \
-  X(cuMemcpy, (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes),           \
-    (target, source, bytes))                                                                     \
-  X(cuMemcpy_ptds, (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes),      \
-    (target, source, bytes))                                                                     \
-  X(cuMemcpyHtoD_v2, (CudaDevicePointer target, const void* source, std::size_t bytes),          \
-    (target, source, bytes))                                                                     \
-  X(cuMemcpyHtoD_v2_ptds, (CudaDevicePointer target, const void* source, std::size_t bytes),     \
-    (target, source, bytes))                                                                     \
-  X(cuMemcpyDtoH_v2, (void* target, CudaDevicePointer source, std::size_t bytes),                \
-    (target, source, bytes))                                                                     \
-  X(cuMemcpyDtoH_v2_ptds, (void* target, CudaDevicePointer source, std::size_t bytes),           \
-    (target, source, bytes))                                                                     \
-  X(cuMemcpyAsync_ptsz,                                                                          \
-    (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes,                      \
-     CUstream_st* stream),                                                                       \
-    (target, source, bytes, stream))                                                             \
-  X(cuMemcpyHtoDAsync_v2,                                                                        \
-    (CudaDevicePointer target, const void* source, std::size_t bytes, CUstream_st* stream),      \
-    (target, source, bytes, stream))                                                             \
-  X(cuMemcpyHtoDAsync_v2_ptsz,                                                                   \
-    (CudaDevicePointer target, const void* source, std::size_t bytes, CUstream_st* stream),      \
-    (target, source, bytes, stream))                                                             \
-  X(cuMemcpyDtoHAsync_v2,                                                                        \
-    (void* target, CudaDevicePointer source, std::size_t bytes, CUstream_st* stream),            \
-    (target, source, bytes, stream))                                                             \
-  X(cuMemcpyDtoHAsync_v2_ptsz,                                                                   \
-    (void* target, CudaDevicePointer source, std::size_t bytes, CUstream_st* stream),            \
+#define CAUSEWAY_PRELOAD_COPIES(X)                                                                 \
+  X(cuMemcpy, (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes),             \
+    (target, source, bytes))                                                                       \
+  X(cuMemcpy_ptds, (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes),        \
+    (target, source, bytes))                                                                       \
+  X(cuMemcpyHtoD_v2, (CudaDevicePointer target, const void* source, std::size_t bytes),            \
+    (target, source, bytes))                                                                       \
+  X(cuMemcpyHtoD_v2_ptds, (CudaDevicePointer target, const void* source, std::size_t bytes),       \
+    (target, source, bytes))                                                                       \
+  X(cuMemcpyDtoH_v2, (void* target, CudaDevicePointer source, std::size_t bytes),                  \
+    (target, source, bytes))                                                                       \
+  X(cuMemcpyDtoH_v2_ptds, (void* target, CudaDevicePointer source, std::size_t bytes),             \
+    (target, source, bytes))                                                                       \
+  X(cuMemcpyAsync_ptsz,                                                                            \
+    (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes, CUstream_st * stream), \
+    (target, source, bytes, stream))                                                               \
+  X(cuMemcpyHtoDAsync_v2,                                                                          \
+    (CudaDevicePointer target, const void* source, std::size_t bytes, CUstream_st* stream),        \
+    (target, source, bytes, stream))                                                               \
+  X(cuMemcpyHtoDAsync_v2_ptsz,                                                                     \
+    (CudaDevicePointer target, const void* source, std::size_t bytes, CUstream_st* stream),        \
+    (target, source, bytes, stream))                                                               \
+  X(cuMemcpyDtoHAsync_v2,                                                                          \
+    (void* target, CudaDevicePointer source, std::size_t bytes, CUstream_st* stream),              \
+    (target, source, bytes, stream))                                                               \
+  X(cuMemcpyDtoHAsync_v2_ptsz,                                                                     \
+    (void* target, CudaDevicePointer source, std::size_t bytes, CUstream_st* stream),              \
     (target, source, bytes, stream))
 
 // Of CUDA 12.8, with the index of a failing copy; its successor is in CudaApi.
 // X(name, (parameters), (arguments)).
-#define CAUSEWAY_PRELOAD_BATCHES(X)                                                              \
-  X(cuMemcpyBatchAsync,                                                                          \
-    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
-     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
-     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream),                   \
-    (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, failed,   \
-     stream))                                                                                    \
-  X(cuMemcpyBatchAsync_ptsz,                                                                     \
-    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
-     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
-     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream),                   \
-    (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, failed,   \
-     stream))                                                                                    \
-  X(cuMemcpyBatchAsync_v2_ptsz,                                                                  \
-    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,              \
-     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,      \
-     std::size_t attribute_count, CUstream_st * stream),                                         \
+#define CAUSEWAY_PRELOAD_BATCHES(X)                                                            \
+  X(cuMemcpyBatchAsync,                                                                        \
+    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,            \
+     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,    \
+     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream),                 \
+    (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, failed, \
+     stream))                                                                                  \
+  X(cuMemcpyBatchAsync_ptsz,                                                                   \
+    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,            \
+     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,    \
+     std::size_t attribute_count, std::size_t * failed, CUstream_st * stream),                 \
+    (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, failed, \
+     stream))                                                                                  \
+  X(cuMemcpyBatchAsync_v2_ptsz,                                                                \
+    (CudaDevicePointer * targets, CudaDevicePointer * sources, std::size_t * bytes,            \
+     std::size_t count, CudaCopyAttributes * attributes, std::size_t * first_of_attributes,    \
+     std::size_t attribute_count, CUstream_st * stream),                                       \
     (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, stream))
 
 // Calls that wait for all work of a device, or may hold a lock of the driver meanwhile: while a
 // stand-in is pending they are held back until it is done (Session::Settled).
-#define CAUSEWAY_PRELOAD_SETTLING(X)                                                             \
-  X(cuMemFree_v2, (CudaDevicePointer address), (address))                                        \
+#define CAUSEWAY_PRELOAD_SETTLING(X)                      \
+  X(cuMemFree_v2, (CudaDevicePointer address), (address)) \
   X(cuMemFreeHost, (void* address), (address))
 
-// Of them those behind which kernels are gone.
-#define CAUSEWAY_PRELOAD_UNLOADING(X)                                                            \
-  X(cuModuleUnload, (CUmod_st * module), (module))                                               \
-  X(cuLibraryUnload, (CUlib_st * library), (library))                                            \
+// Calls of that kind after which kernels are gone.
+#define CAUSEWAY_PRELOAD_UNLOADING(X)                 \
+  X(cuModuleUnload, (CUmod_st * module), (module))    \
+  X(cuLibraryUnload, (CUlib_st * library), (library)) \
   X(cuCtxDestroy_v2, (CUctx_st * context), (context))
 
 // Calls that may load code or map memory, for which the driver makes later work of the context wait
 // for what is there (seen on the GPU: docs/decisions/0005-stand-in.md): held back in the same way.
 // Whatever of them the driver has.
-#define CAUSEWAY_PRELOAD_LOADING(X)                                                              \
-  X(cuMemAlloc_v2, (CudaDevicePointer * address, std::size_t bytes), (address, bytes))           \
-  X(cuModuleLoadData, (CUmod_st * *module, const void* image), (module, image))                  \
-  X(cuModuleLoadDataEx,                                                                          \
-    (CUmod_st * *module, const void* image, unsigned count, int* options, void** values),        \
-    (module, image, count, options, values))                                                     \
-  X(cuModuleGetFunction, (CUfunc_st * *function, CUmod_st * module, const char* name),           \
-    (function, module, name))                                                                    \
-  X(cuModuleLoad, (CUmod_st * *module, const char* file), (module, file))                        \
-  X(cuModuleLoadFatBinary, (CUmod_st * *module, const void* image), (module, image))             \
-  X(cuModuleGetGlobal_v2,                                                                        \
-    (CudaDevicePointer * address, std::size_t * bytes, CUmod_st * module, const char* name),     \
-    (address, bytes, module, name))                                                              \
-  X(cuLibraryGetModule, (CUmod_st * *module, CUlib_st * library), (module, library))             \
-  X(cuLibraryGetGlobal,                                                                          \
-    (CudaDevicePointer * address, std::size_t * bytes, CUlib_st * library, const char* name),    \
-    (address, bytes, library, name))                                                             \
-  X(cuLibraryGetManaged,                                                                         \
-    (CudaDevicePointer * address, std::size_t * bytes, CUlib_st * library, const char* name),    \
-    (address, bytes, library, name))                                                             \
-  X(cuLibraryLoadFromFile,                                                                       \
-    (CUlib_st * *library, const char* file, int* jit_options, void** jit_values,                 \
-     unsigned jit_count, int* options, void** values, unsigned count),                           \
-    (library, file, jit_options, jit_values, jit_count, options, values, count))                 \
-  X(cuGraphUpload, (CUgraphExec_st * graph, CUstream_st * stream), (graph, stream))              \
+#define CAUSEWAY_PRELOAD_LOADING(X)                                                           \
+  X(cuMemAlloc_v2, (CudaDevicePointer * address, std::size_t bytes), (address, bytes))        \
+  X(cuModuleLoadData, (CUmod_st * *module, const void* image), (module, image))               \
+  X(cuModuleLoadDataEx,                                                                       \
+    (CUmod_st * *module, const void* image, unsigned count, int* options, void** values),     \
+    (module, image, count, options, values))                                                  \
+  X(cuModuleGetFunction, (CUfunc_st * *function, CUmod_st * module, const char* name),        \
+    (function, module, name))                                                                 \
+  X(cuModuleLoad, (CUmod_st * *module, const char* file), (module, file))                     \
+  X(cuModuleLoadFatBinary, (CUmod_st * *module, const void* image), (module, image))          \
+  X(cuModuleGetGlobal_v2,                                                                     \
+    (CudaDevicePointer * address, std::size_t * bytes, CUmod_st * module, const char* name),  \
+    (address, bytes, module, name))                                                           \
+  X(cuLibraryGetModule, (CUmod_st * *module, CUlib_st * library), (module, library))          \
+  X(cuLibraryGetGlobal,                                                                       \
+    (CudaDevicePointer * address, std::size_t * bytes, CUlib_st * library, const char* name), \
+    (address, bytes, library, name))                                                          \
+  X(cuLibraryGetManaged,                                                                      \
+    (CudaDevicePointer * address, std::size_t * bytes, CUlib_st * library, const char* name), \
+    (address, bytes, library, name))                                                          \
+  X(cuLibraryLoadFromFile,                                                                    \
+    (CUlib_st * *library, const char* file, int* jit_options, void** jit_values,              \
+     unsigned jit_count, int* options, void** values, unsigned count),                        \
+    (library, file, jit_options, jit_values, jit_count, options, values, count))              \
+  X(cuGraphUpload, (CUgraphExec_st * graph, CUstream_st * stream), (graph, stream))           \
   X(cuGraphUpload_ptsz, (CUgraphExec_st * graph, CUstream_st * stream), (graph, stream))
 
 // Making executable graphs, whose addresses may be those of others before. X(name, (parameters),
 // (arguments)).
-#define CAUSEWAY_PRELOAD_GRAPHS(X)                                                               \
-  X(cuGraphInstantiateWithFlags,                                                                 \
-    (CUgraphExec_st * *made, CUgraph_st * graph, unsigned long long flags),                      \
-    (made, graph, flags))                                                                        \
-  X(cuGraphInstantiateWithParams,                                                                \
-    (CUgraphExec_st * *made, CUgraph_st * graph, void* settings), (made, graph, settings))       \
-  X(cuGraphInstantiateWithParams_ptsz,                                                           \
+#define CAUSEWAY_PRELOAD_GRAPHS(X)                                                                \
+  X(cuGraphInstantiateWithFlags,                                                                  \
+    (CUgraphExec_st * *made, CUgraph_st * graph, unsigned long long flags), (made, graph, flags)) \
+  X(cuGraphInstantiateWithParams, (CUgraphExec_st * *made, CUgraph_st * graph, void* settings),   \
+    (made, graph, settings))                                                                      \
+  X(cuGraphInstantiateWithParams_ptsz,                                                            \
     (CUgraphExec_st * *made, CUgraph_st * graph, void* settings), (made, graph, settings))
 
 // Launches: the first of a kernel, or of a graph, may load code.
-#define CAUSEWAY_PRELOAD_LAUNCHES(X)                                                             \
-  X(cuLaunchKernel_ptsz,                                                                         \
-    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
-     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,             \
-     void** parameters, void** extra))                                                           \
-  X(cuLaunchKernelEx,                                                                            \
-    (const void* settings, CUfunc_st* function, void** parameters, void** extra))                \
-  X(cuLaunchKernelEx_ptsz,                                                                       \
-    (const void* settings, CUfunc_st* function, void** parameters, void** extra))                \
-  X(cuLaunchCooperativeKernel,                                                                   \
-    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
-     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,             \
-     void** parameters))                                                                         \
-  X(cuLaunchCooperativeKernel_ptsz,                                                              \
-    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
-     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,             \
-     void** parameters))                                                                         \
-  X(cuGraphLaunch, (CUgraphExec_st * graph, CUstream_st * stream))                               \
+#define CAUSEWAY_PRELOAD_LAUNCHES(X)                                                            \
+  X(cuLaunchKernel_ptsz,                                                                        \
+    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,            \
+     void** parameters, void** extra))                                                          \
+  X(cuLaunchKernelEx,                                                                           \
+    (const void* settings, CUfunc_st* function, void** parameters, void** extra))               \
+  X(cuLaunchKernelEx_ptsz,                                                                      \
+    (const void* settings, CUfunc_st* function, void** parameters, void** extra))               \
+  X(cuLaunchCooperativeKernel,                                                                  \
+    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,            \
+     void** parameters))                                                                        \
+  X(cuLaunchCooperativeKernel_ptsz,                                                             \
+    (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream_st* stream,            \
+     void** parameters))                                                                        \
+  X(cuGraphLaunch, (CUgraphExec_st * graph, CUstream_st * stream))                              \
   X(cuGraphLaunch_ptsz, (CUgraphExec_st * graph, CUstream_st * stream))
 
 namespace causeway::preload {

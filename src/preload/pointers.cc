@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/dcheck.h"
 #include "device/cuda/cuda_physical.h"
 
 namespace causeway::preload {
@@ -105,6 +106,7 @@ const Pointers::Range& Pointers::range_of(CudaDevicePointer address) {
   if (found != ranges_.rend()) return *found;
   if (ranges_.size() == kRangesMax) ranges_.erase(ranges_.begin());
   ranges_.push_back(ask(address));
+  CAUSEWAY_DCHECK(ranges_.size() <= kRangesMax, "the oldest range goes first");
   return ranges_.back();
 }
 
@@ -115,6 +117,7 @@ Memory Pointers::at(CudaDevicePointer address, std::size_t bytes) {
   const CudaDevicePointer end = address + bytes;
   if (end < address) memory.whole = false;  // more bytes than there are addresses
   for (std::size_t piece = 1; range.end < end; ++piece) {
+    CAUSEWAY_DCHECK(piece <= kPiecesMax, "a copy of many pieces ends as a partial one");
     const bool empty = range.end <= range.begin;
     // Memory of unknown extent is taken by its last byte.
     if (empty && same(ask(end - 1).memory, memory)) return memory;

@@ -81,11 +81,11 @@ int order() {
     const auto after = (*flags)->take();
     std::vector<double> place, start, release;
     for (int i = 0; i < 400; ++i) {
-      const auto turn = (*flags)->take();
+      const auto use = (*flags)->take();
       const double begin = now_us();
-      if (!(*made)->place(reinterpret_cast<CUstream_st*>(stream), *turn, true).ok()) return 1;
+      if (!(*made)->place(reinterpret_cast<CUstream_st*>(stream), *use, true).ok()) return 1;
       place.push_back(now_us() - begin);
-      while (!turn->started()) {
+      while (!use->started()) {
       }
       start.push_back(now_us() - begin);
       causeway::preload::CudaMemoryOperation next;
@@ -97,12 +97,12 @@ int order() {
       while (now_us() < wait_until) {
       }
       const double released = now_us();
-      turn->release();
+      use->release();
       while (after->pair->started.load() != static_cast<unsigned>(i + 1)) {
       }
       release.push_back(now_us() - released);
       CHECK_CUDA(cudaStreamSynchronize(stream));
-      (*flags)->give_back(*turn);
+      (*flags)->give_back(*use);
     }
     std::printf("{\"order\": \"%s\", \"place_us\": %.2f, \"start_us\": %.2f, "
                 "\"release_us\": %.2f}\n",
@@ -282,20 +282,20 @@ class Blocks {
     return words[state->load()];
   }
 
-  // Until the turn is released.
-  causeway::preload::Turn hold(cudaStream_t stream) {
-    const causeway::preload::Turn turn = *flags_->take();
+  // Until the use is released.
+  causeway::preload::FlagUse hold(cudaStream_t stream) {
+    const causeway::preload::FlagUse use = *flags_->take();
     causeway::preload::CudaMemoryOperation wait;
     wait.operation = causeway::preload::kCudaWaitValue32;
-    wait.address = reinterpret_cast<unsigned long long>(&turn.pair->released);
-    wait.value = turn.number;
+    wait.address = reinterpret_cast<unsigned long long>(&use.pair->released);
+    wait.value = use.number;
     native_.cuStreamBatchMemOp_v2(reinterpret_cast<CUstream_st*>(stream), 1, &wait, 0);
-    return turn;
+    return use;
   }
 
   template <typename Call>
   void during(const char* name, Call call) {
-    const causeway::preload::Turn turn = hold(held_);
+    const causeway::preload::FlagUse use = hold(held_);
     std::atomic<bool> returned{false};
     threads_.emplace_back([&] {
       CHECK_CUDA(cudaSetDevice(0));
@@ -307,7 +307,7 @@ class Blocks {
     for (const Way& way : ways_) std::printf(", \"%s\": \"%s\"", way.name, try_way(way));
     std::printf("}\n");
     std::fflush(stdout);
-    turn.release();
+    use.release();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
     CHECK_CUDA(cudaDeviceSynchronize());
@@ -321,14 +321,14 @@ class Blocks {
     for (cudaStream_t& one : all) {
       CHECK_CUDA(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
     }
-    std::vector<causeway::preload::Turn> turns;
+    std::vector<causeway::preload::FlagUse> uses;
     const char* through = "done";
-    while (turns.size() < kMost && std::strcmp(through, "done") == 0) {
-      turns.push_back(hold(all[turns.size()]));
+    while (uses.size() < kMost && std::strcmp(through, "done") == 0) {
+      uses.push_back(hold(all[uses.size()]));
       through = try_way(ways_.front());
     }
-    std::printf("{\"held_streams\": %zu, \"same context\": \"%s\"}\n", turns.size(), through);
-    for (const auto& turn : turns) turn.release();
+    std::printf("{\"held_streams\": %zu, \"same context\": \"%s\"}\n", uses.size(), through);
+    for (const auto& use : uses) use.release();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
     CHECK_CUDA(cudaDeviceSynchronize());

@@ -45,6 +45,7 @@ RawEvent::~RawEvent() {
 Result<bool> RawEvent::done() const {
   if (last_.native != nullptr) {
     relax_capture(gpus_.native());
+    CAUSEWAY_DCHECK(last_.link >= 0, "what was recorded is of a link's context");
     CAUSEWAY_ASSIGN(const bool done, done_or_not(gpus_, last_.link, "cuEventQuery", [&] {
                       return gpus_.native().api.cuEventQuery(last_.native);
                     }));
@@ -66,6 +67,7 @@ Result<Nanos> RawEvent::completed_at() const {
 }
 
 Result<std::unique_ptr<device::Stream>> RawStream::create(Gpus& gpus, int link, std::string name) {
+  CAUSEWAY_DCHECK(link >= 0 && link < gpus.count(), "no such link");
   auto stream = std::make_unique<RawStream>(gpus, link, std::move(name));
   CAUSEWAY_TRY(gpus.running());
   relax_capture(gpus.native());
@@ -220,6 +222,7 @@ Status RawStream::record(device::Event& event) {
 
 Status RawStream::wait(const device::Event& event) {
   const auto& own = static_cast<const RawEvent&>(event);
+  CAUSEWAY_DCHECK(&own.gpus_ == &gpus_, "streams wait for events of the same session");
   if (own.failure_) return keep(*own.failure_);
   if (own.last_.native == nullptr) return {};
   return keep(gpus_.call(at_.link, "cuStreamWaitEvent", [&] {
@@ -236,6 +239,7 @@ Status RawStream::wait(const device::Semaphore& /*semaphore*/, std::uint32_t /*v
 }
 
 Status RawStream::synchronize(Nanos timeout) {
+  CAUSEWAY_DCHECK(at_.native != nullptr && at_.link >= 0, "only create() makes streams");
   relax_capture(gpus_.native());
   device::CudaContext& context = gpus_.context(at_.link);
   return device::poll_until(
@@ -250,6 +254,8 @@ Status RawStream::synchronize(Nanos timeout) {
 RawDevice::RawDevice(Gpus& gpus, int link, std::unique_ptr<device::ArenaMemory> memory,
                      Bytes staging, Bytes extent, bool relays)
     : gpus_(gpus), link_(link), arena_(std::move(memory), staging / extent, extent) {
+  CAUSEWAY_DCHECK(extent * (staging / extent) == staging, "staging memory is whole extents");
+  CAUSEWAY_DCHECK(!relays || staging > Bytes(0), "a relay has staging memory");
   capabilities_.name = "link " + std::to_string(link);
   capabilities_.arena_bytes = staging;
   capabilities_.extent_bytes = extent;

@@ -37,6 +37,8 @@ Bytes total_of(std::span<const CopyCall> copies) {
 }
 
 device::MemoryAddress address_of(CudaDevicePointer pointer, device::DeviceId device) {
+  CAUSEWAY_DCHECK(pointer <= std::numeric_limits<std::int64_t>::max(),
+                  "memory that the driver knows has an address that an offset holds");
   device::MemoryAddress address;
   address.device = device;
   address.offset = Bytes(static_cast<std::int64_t>(pointer));
@@ -78,25 +80,25 @@ struct Session::Waiter {
   enum State { kWaiting, kMoved, kNotMoved };
   std::atomic<int> state{kWaiting};
   Pending* pending = nullptr;  // while it is in pending_
-  Turn turn;
+  FlagUse use;
 };
 
 // A copy that was taken over: the engine's start notice and its listener.
 class Session::Pending final : public device::Event, public transfer::TransferListener {
  public:
-  Pending(Session& owner, Turn its_turn, Nanos taken_at)
-      : session(owner), turn(its_turn), since(taken_at) {}
+  Pending(Session& owner, FlagUse its_use, Nanos taken_at)
+      : session(owner), use(its_use), since(taken_at) {}
 
   Result<bool> done() const override {
     if (abandoned.load()) return Error{ErrorCode::kCancelled, "the copy was let go"};
-    return turn.started();
+    return use.started();
   }
   Status wait(Nanos /*timeout*/) const override { return unsupported("the engine polls"); }
   Result<Nanos> completed_at() const override { return unsupported("a flag keeps no time"); }
   void transfer_ended(const Status& outcome) override { session.ended(*this, outcome); }
 
   Session& session;
-  const Turn turn;
+  const FlagUse use;
   const Nanos since;
   bool hold() const { return waiter == nullptr; }
 
@@ -185,6 +187,9 @@ Status Session::make_own_streams() {
       streams->push_back(stream);
     }
   }
+  CAUSEWAY_DCHECK(std::ssize(rescue_streams_) == gpus_->count() &&
+                      rescue_streams_.size() == copy_streams_.size(),
+                  "each link has a stream for rescues and one for copies");
   return {};
 }
 
@@ -224,6 +229,7 @@ Decision Session::decide_for(std::span<const CopyCall> copies, CUstream_st* stre
       return {Verdict::kNotHostGpu};
     }
   }
+  CAUSEWAY_DCHECK(gpus_->link_of(first.gpu) >= 0, "only GPUs with a link are helped");
   return first;
 }
 
@@ -238,6 +244,7 @@ std::optional<Verdict> Session::may_begin(bool hold) {
 }
 
 bool Session::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous) {
+  CAUSEWAY_DCHECK(stream != nullptr, "the default streams have names");
   const Bytes total = total_of(copies);
   const Async async = options_.settings.async;
   if (!synchronous && async == Async::kNative) return leave(Verdict::kAsynchronous, total);
@@ -270,18 +277,18 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
                                           std::span<const CopyCall> copies, CUstream_st* stream,
                                           Waiter* waiter) {
   const bool hold = waiter == nullptr;
-  const auto turn = flags_->take();
-  if (!turn) {
+  const auto use = flags_->take();
+  if (!use) {
     give_up_place(hold);
     return Verdict::kExhausted;
   }
-  if (!stand_in_->place(stream, *turn, hold).ok()) {
+  if (!stand_in_->place(stream, *use, hold).ok()) {
     // Part of it may still write its flag, so that the pair is never used again.
     give_up_place(hold);
     return Verdict::kRefused;
   }
   CAUSEWAY_DCHECK(decision.verdict == Verdict::kMultipath, "a native copy is taken over");
-  auto owned = std::make_unique<Pending>(*this, *turn, clock_.now());
+  auto owned = std::make_unique<Pending>(*this, *use, clock_.now());
   Pending& pending = *owned;
   pending.copies.assign(copies.begin(), copies.end());
   pending.link = gpus_->link_of(decision.gpu);
@@ -289,7 +296,7 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
   pending.waiter = waiter;
   if (!hold) {
     waiter->pending = &pending;
-    waiter->turn = *turn;
+    waiter->use = *use;
   }
   transfer::TransferRequest request = request_for(decision.direction, pending);
   {
@@ -298,13 +305,14 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
     changed_.notify_all();  // the keeper
   }
   if (engine_->submit(std::move(request)).ok()) return {};
-  turn->release();
-  flags_->give_back(*turn);
+  use->release();
+  flags_->give_back(*use);
   forget(pending);
   return Verdict::kRefused;
 }
 
 transfer::TransferRequest Session::request_for(Direction direction, Pending& pending) const {
+  CAUSEWAY_DCHECK(pending.link < gpus_->count(), "a transfer goes to a link that there is");
   transfer::TransferRequest request;
   request.direction = direction;
   request.target = gpus_->device(pending.link).id();
@@ -321,11 +329,12 @@ transfer::TransferRequest Session::request_for(Direction direction, Pending& pen
 
 // Whether the bytes are in place. As the native call does, the caller's thread looks at first.
 bool Session::await(Waiter& waiter, Nanos start_by) {
+  CAUSEWAY_DCHECK(waiter.use.pair != nullptr, "only a copy that was taken over is waited for");
   const Nanos spin_until = clock_.now() + kSpinMax;
   while (waiter.state.load(std::memory_order_acquire) == Waiter::kWaiting) {
     const Nanos now = clock_.now();
     if (now > start_by) {
-      if (!waiter.turn.started()) let_go(waiter);
+      if (!waiter.use.started()) let_go(waiter);
       start_by = kNever;
     }
     if (now < spin_until) {
@@ -340,6 +349,7 @@ bool Session::await(Waiter& waiter, Nanos start_by) {
 
 // Unless the engine has begun with it, it ends without a byte moved.
 void Session::let_go(const Waiter& waiter) {
+  CAUSEWAY_DCHECK(waiter.pending != nullptr, "only a copy that was taken over is let go");
   const std::lock_guard lock(mutex_);
   const auto found = pending_.find(waiter.pending);
   if (found == pending_.end()) return;
@@ -352,6 +362,8 @@ void Session::ended(Pending& pending, const Status& outcome) {
   if (outcome.ok()) return finish(pending, true);
   if (!pending.hold() || pending.abandoned.load()) return finish(pending, false);
   const std::lock_guard lock(mutex_);
+  CAUSEWAY_DCHECK(std::find(failed_.begin(), failed_.end(), &pending) == failed_.end(),
+                  "the engine tells the end of a copy once");
   failed_.push_back(&pending);
   changed_.notify_all();
 }
@@ -359,8 +371,8 @@ void Session::ended(Pending& pending, const Status& outcome) {
 void Session::finish(Pending& pending, bool moved) {
   // The flags go with the contexts.
   if (!gpus_->stopped()) {
-    pending.turn.release();
-    flags_->give_back(pending.turn);
+    pending.use.release();
+    flags_->give_back(pending.use);
   }
   Waiter* const waiter = pending.waiter;
   CAUSEWAY_DCHECK(waiter == nullptr || waiter->state.load() == Waiter::kWaiting,
@@ -391,6 +403,7 @@ void Session::give_up_place(bool hold) {
 }
 
 bool Session::wait_until_none(const std::atomic<int>& count, Nanos timeout) {
+  CAUSEWAY_DCHECK(timeout >= Nanos(0), "a wait has a length");
   if (count.load() == 0) return true;
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count),
@@ -484,6 +497,7 @@ void Session::keep() {
                         [&] { return stop_ || !failed_.empty(); });
     }
     const std::vector<Pending*> failed = std::exchange(failed_, {});
+    CAUSEWAY_DCHECK(failed.size() <= pending_.size(), "what failed is pending until it is rescued");
     lock.unlock();
     for (Pending* pending : failed) finish_failed(*pending);
     look_for_dead_contexts();
@@ -551,7 +565,7 @@ void Session::tell_of_long_copies() {
     if (closing_.load()) return;
     for (const auto& [address, pending] : pending_) {
       if (!pending->hold() || pending->told || now - pending->since < options_.long_copy) continue;
-      if (pending->turn.started()) tell = pending->told = true;
+      if (pending->use.started()) tell = pending->told = true;
     }
   }
   if (tell) {
@@ -567,7 +581,7 @@ void Session::look_for_dead_contexts() {
   const Nanos now = clock_.now();
   const auto suspicious = [&](const Pending& pending) {
     if (pending.abandoned.load() || gpus_->stopped()) return false;
-    return !pending.turn.started() && now - pending.since > kSuspicious;
+    return !pending.use.started() && now - pending.since > kSuspicious;
   };
   {
     const std::lock_guard lock(mutex_);
@@ -591,7 +605,7 @@ void Session::retire(Nanos grace) {
     const std::lock_guard lock(mutex_);
     for (const auto& [address, pending] : pending_) {
       pending->abandoned.store(true);
-      if (pending->hold() && !gpus_->stopped()) pending->turn.release();
+      if (pending->hold() && !gpus_->stopped()) pending->use.release();
     }
   }
   gpus_->stop();
@@ -611,6 +625,7 @@ void Session::close(Nanos grace) {
     for (Pending* pending : std::exchange(failed_, {})) finish_failed(*pending);
   }
   engine_.reset();
+  CAUSEWAY_DCHECK(pending_.empty() && failed_.empty(), "no copy outlives the engine");
 }
 
 transfer::TransferStats Session::traffic() const {

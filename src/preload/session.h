@@ -75,7 +75,7 @@ class Session {
 
   // Calls that make later work of a device wait: they wait for held streams first, but may be what
   // these wait for.
-  static constexpr Nanos kBriefly = seconds(2);
+  static constexpr Nanos kShortWait = seconds(2);
   // Calls that wait for a whole device themselves.
   static constexpr Nanos kUntilIdle = seconds(60);
 

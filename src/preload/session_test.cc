@@ -424,7 +424,7 @@ TEST_F(SessionTest, NothingIsTakenOverWhileADeviceIsWaitedFor) {
   unsigned char* const host = pinned(kLarge, 9);
   ASSERT_TRUE(copy(device, address(host), kLarge, stream));
   {
-    const Session::Settled settled(*session_, Session::kBriefly);
+    const Session::Settled settled(*session_, Session::kShortWait);
     EXPECT_EQ(session_->pending(), 0);
     EXPECT_FALSE(copy(device, address(host), kLarge, stream));
     EXPECT_EQ(statistics_.calls(Verdict::kSettling), 1);

@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/dcheck.h"
+
 namespace causeway::preload {
 namespace {
 
@@ -23,6 +25,7 @@ class Reader {
 
   // A number with K, M or G behind it, within [least, most].
   void size(const char* name, Bytes least, Bytes most, Bytes& into) {
+    CAUSEWAY_DCHECK(least <= into && into <= most, "a default is a value that may be given");
     const auto value = text(name);
     if (!value) return;
     std::int64_t count = 0;
@@ -39,6 +42,7 @@ class Reader {
   }
 
   void number(const char* name, int least, int most, int& into) {
+    CAUSEWAY_DCHECK(least <= into && into <= most, "a default is a value that may be given");
     const auto value = text(name);
     if (!value) return;
     const auto parsed = integer(*value);
@@ -51,6 +55,7 @@ class Reader {
 
   // Which of some words; the first unless another is given.
   std::size_t word(const char* name, std::initializer_list<std::string_view> words) {
+    CAUSEWAY_DCHECK(words.size() >= 2, "the first word is the default, another switches");
     const auto value = text(name);
     if (!value) return 0;
     const auto* const found = std::find(words.begin(), words.end(), *value);
@@ -122,6 +127,7 @@ Settings read_settings(const std::function<const char*(const char*)>& variable) 
   reader.list("CAUSEWAY_RELAYS", settings.relays);
   reader.size("CAUSEWAY_STAGING", Bytes(0), mib(64), settings.staging);
   const Bytes buffers = settings.chunk * (2 * settings.depth);
+  CAUSEWAY_DCHECK(buffers > Bytes(0), "a relay passes on chunks");
   if (settings.staging > Bytes(0) && buffers > settings.staging) {
     settings.complaints.push_back("no GPU relays: two ways of CAUSEWAY_DEPTH chunks take " +
                                   std::to_string(buffers.count) +

@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "base/dcheck.h"
 #include "device/cuda/cuda_physical.h"
 #include "preload/spin_kernel.h"
 
@@ -18,14 +19,15 @@ class ValueStandIn final : public StandIn {
   explicit ValueStandIn(const Native& native) : native_(native) {}
   std::string_view name() const override { return "value"; }
 
-  Status place(CUstream_st* stream, const Turn& turn, bool hold) override {
+  Status place(CUstream_st* stream, const FlagUse& use, bool hold) override {
+    CAUSEWAY_DCHECK(!use.started(), "a use of a pair is placed once");
     std::array<CudaMemoryOperation, 2> operations;
     operations[0].operation = kCudaWriteValue32;
-    operations[0].address = address_of(turn.pair->started);
-    operations[0].value = turn.number;
+    operations[0].address = address_of(use.pair->started);
+    operations[0].value = use.number;
     operations[1].operation = kCudaWaitValue32;
-    operations[1].address = address_of(turn.pair->released);
-    operations[1].value = turn.number;
+    operations[1].address = address_of(use.pair->released);
+    operations[1].value = use.number;
     operations[1].flags = kCudaWaitAtLeast;
     const int result = native_.cuStreamBatchMemOp_v2(stream, hold ? 2 : 1, operations.data(), 0);
     if (result == device::kCudaSuccess) return {};
@@ -36,8 +38,9 @@ class ValueStandIn final : public StandIn {
   const Native& native_;
 };
 
-void start(void* turn) {
-  const std::unique_ptr<Turn> owned(static_cast<Turn*>(turn));
+void start(void* use) {
+  const std::unique_ptr<FlagUse> owned(static_cast<FlagUse*>(use));
+  CAUSEWAY_DCHECK(!owned->started(), "a pair is used again after its last start only");
   owned->start();
 }
 
@@ -46,16 +49,17 @@ class KernelStandIn final : public StandIn {
   KernelStandIn(const Native& native, CUkern_st* kernel) : native_(native), kernel_(kernel) {}
   std::string_view name() const override { return "kernel"; }
 
-  Status place(CUstream_st* stream, const Turn& turn, bool hold) override {
-    auto argument = std::make_unique<Turn>(turn);
+  Status place(CUstream_st* stream, const FlagUse& use, bool hold) override {
+    CAUSEWAY_DCHECK(!use.started(), "a use of a pair is placed once");
+    auto argument = std::make_unique<FlagUse>(use);
     int result = native_.cuLaunchHostFunc(stream, start, argument.get());
     if (result != device::kCudaSuccess) {
       return device::cuda_error(native_.api, result, "cuLaunchHostFunc");
     }
     (void)argument.release();  // the host function's now
     if (!hold) return {};
-    CudaDevicePointer flag = address_of(turn.pair->released);
-    std::uint32_t number = turn.number;
+    CudaDevicePointer flag = address_of(use.pair->released);
+    std::uint32_t number = use.number;
     std::array<void*, 2> parameters = {&flag, &number};
     // The driver takes a CUkernel wherever it takes a CUfunction.
     result = native_.cuLaunchKernel(reinterpret_cast<CUfunc_st*>(kernel_), 1, 1, 1, 1, 1, 1, 0,

@@ -25,7 +25,7 @@ class StandIn {
   // Enqueues it, the program's context being current. On an error the stream is not held back, but
   // `started` may still be written later. Any thread; does not block.
   // Without `hold` the stream goes on at once.
-  virtual Status place(CUstream_st* stream, const Turn& turn, bool hold) = 0;
+  virtual Status place(CUstream_st* stream, const FlagUse& use, bool hold) = 0;
 };
 
 // Whatever it needs is loaded into all of `contexts` at once.

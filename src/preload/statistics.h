@@ -5,6 +5,7 @@
 #include <atomic>
 #include <string>
 
+#include "base/dcheck.h"
 #include "preload/decide.h"
 
 namespace causeway::preload {
@@ -12,6 +13,7 @@ namespace causeway::preload {
 class Statistics {
  public:
   void count(Verdict verdict, Bytes bytes) {
+    CAUSEWAY_DCHECK(bytes >= Bytes(0), "counts only grow");
     Row& row = rows_[static_cast<std::size_t>(verdict)];
     row.calls.fetch_add(1, std::memory_order_relaxed);
     row.bytes.fetch_add(bytes.count, std::memory_order_relaxed);
@@ -24,7 +26,7 @@ class Statistics {
   }
   // Transfers that the engine could not complete, made by one native copy instead.
   std::atomic<std::int64_t> rescued{0};
-  // Of them, that could not be completed at all.
+  // Transfers that could not be completed by that copy either.
   std::atomic<std::int64_t> lost{0};
 
   // One line each; verdicts that were never reached are left out.

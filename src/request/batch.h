@@ -65,8 +65,8 @@ struct Batch {
   std::vector<BatchEntry> entries;
   std::vector<FrameId> frames;
 
-  // KV that turns between HBM and host memory, as KvCache::take_copies() said; nothing when nothing
-  // rotates. All of them begin at once and wait for nothing.
+  // KV that rotates between HBM and host memory, as KvCache::take_copies() said; nothing when
+  // nothing rotates. All of them begin at once and wait for nothing.
   std::vector<kv::KvCopy> copies_out;  // frames to twins
   std::vector<kv::KvCopy> copies_in;   // twins to frames
   // The step reads no KV before all copies in up to this one have ended, those of batches before

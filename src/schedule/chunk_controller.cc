@@ -24,7 +24,7 @@ constexpr double kWeight = 0.25;
 constexpr double kOutlier = 4;
 constexpr double kRatioMin = 0.01, kRatioMax = 10'000;
 // Measured steps after which a class is taken to have forgotten.
-constexpr std::int64_t kFreshFor = 100;
+constexpr std::int64_t kRecentSteps = 100;
 constexpr double kStepMax = 86'400;  // seconds
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -90,16 +90,16 @@ std::size_t ChunkController::class_of(Tokens tokens) const {
                               : static_cast<std::size_t>(at - classes_.begin());
 }
 
-bool ChunkController::is_fresh(const Class& one) const {
-  return one.measured_at > 0 && steps_ - one.measured_at < kFreshFor;
+bool ChunkController::is_recent(const Class& one) const {
+  return one.measured_at > 0 && steps_ - one.measured_at < kRecentSteps;
 }
 
-const ChunkController::Class* ChunkController::nearest_fresh(std::size_t index) const {
+const ChunkController::Class* ChunkController::nearest_recent(std::size_t index) const {
   for (std::size_t distance = 0; distance < classes_.size(); ++distance) {
-    if (distance <= index && is_fresh(classes_[index - distance])) {
+    if (distance <= index && is_recent(classes_[index - distance])) {
       return &classes_[index - distance];
     }
-    if (index + distance < classes_.size() && is_fresh(classes_[index + distance])) {
+    if (index + distance < classes_.size() && is_recent(classes_[index + distance])) {
       return &classes_[index + distance];
     }
   }
@@ -108,7 +108,7 @@ const ChunkController::Class* ChunkController::nearest_fresh(std::size_t index) 
 
 Nanos ChunkController::predicted(Tokens tokens) const {
   const std::size_t index = class_of(tokens);
-  const Class* const known = nearest_fresh(index);
+  const Class* const known = nearest_recent(index);
   const double expected = to_seconds(cost_.of(tokens));
   if (known == nullptr) return nanos_from_seconds(std::min(expected, kStepMax));
   double seconds = expected * known->ratio;
@@ -124,10 +124,10 @@ void ChunkController::measured(Tokens tokens, Nanos took) {
   if (tokens.count < 1 || took <= Nanos(0)) return;
   Class& one = classes_[class_of(tokens)];
   double ratio = to_seconds(took) / to_seconds(cost_.of(tokens));
-  const bool fresh = is_fresh(one);
-  if (fresh) ratio = std::min(ratio, kOutlier * one.ratio);
+  const bool recent = is_recent(one);
+  if (recent) ratio = std::min(ratio, kOutlier * one.ratio);
   ratio = std::clamp(ratio, kRatioMin, kRatioMax);
-  one.ratio = fresh ? one.ratio + kWeight * (ratio - one.ratio) : ratio;
+  one.ratio = recent ? one.ratio + kWeight * (ratio - one.ratio) : ratio;
   one.measured_at = ++steps_;
 }
 
@@ -205,6 +205,8 @@ bool Choice::keeps_targets(const Candidate& candidate, const Candidate& best) co
 }
 
 Tokens Choice::choose() const {
+  // Nobody waits for the step's end but those whose prompts it computes, the sooner the fewer.
+  if (view_.none_decodes()) return candidates_[count_ - 1].chunk;
   // Beyond `even` some gap exceeds its target, beyond `last` somebody's mean does.
   const std::size_t last = last_until(view_.mean_until);
   const std::size_t even = std::min(last, last_until(view_.even_until));

@@ -1,8 +1,8 @@
 // How many prompt tokens the next step of a model computes: the chunk controller (C2CServe §6.3).
-// A large chunk ends prompts sooner and wastes less of the device; everybody who decodes on the
-// slice waits for its end. The controller takes the smallest chunk with which the prompts at hand
-// keep their targets for the first token, among those with which no decoding sequence misses its
-// target for the time between tokens.
+// A large chunk ends prompts sooner and wastes less of the device; every sequence that decodes on
+// the slice waits for its end. The controller takes the smallest chunk with which the prompts at
+// hand keep their targets for the first token, among those with which no decoding sequence misses
+// its target for the time between tokens; where no sequence decodes, the largest.
 //
 // The table that the paper makes offline (chunk × slice × model → seconds) follows from two figures
 // that an engine knows of each model on its slice (StepCost); what it leaves out, attention above
@@ -72,6 +72,8 @@ struct ChunkView {
   // its target; and no mean gap exceed what the options allow.
   Nanos even_until = kNever;
   Nanos mean_until = kNever;
+
+  bool none_decodes() const { return even_until == kNever && mean_until == kNever; }
 };
 
 // Of one model on one slice.
@@ -98,9 +100,9 @@ class ChunkController {
   };
 
   std::size_t class_of(Tokens tokens) const;
-  bool is_fresh(const Class& one) const;
+  bool is_recent(const Class& one) const;
   // The class nearest to this one that was measured lately; nullptr: none was.
-  const Class* nearest_fresh(std::size_t index) const;
+  const Class* nearest_recent(std::size_t index) const;
 
   ChunkOptions options_;
   StepCost cost_;

@@ -23,7 +23,8 @@ PromptDue due(std::int64_t tokens, Nanos aim) {
   return {.left = Tokens(tokens), .aim = aim, .due = aim + aim};
 }
 
-ChunkView view_of(const std::vector<PromptDue>& prompts, Nanos until = ChunkView::kNever) {
+// Those who decode have all the time in the world.
+ChunkView view_of(const std::vector<PromptDue>& prompts, Nanos until = seconds(3600)) {
   ChunkView view;
   view.begins = seconds(1);
   view.decodes = Tokens(16);
@@ -48,6 +49,13 @@ TEST(ChunkController, TakesTheSmallestChunkWithWhichAPromptIsInTime) {
     EXPECT_GE(chunk(millis(aim)), last) << "the tighter the target, the larger the chunk";
     last = chunk(millis(aim));
   }
+}
+
+TEST(ChunkController, IsTheLargestWhereNobodyDecodes) {
+  const ChunkController chunks = controller({.efficiency_min = 0});
+  const std::vector<PromptDue> prompts = {due(4000, seconds(2))};
+  EXPECT_LT(chunks.choose(view_of(prompts)), Tokens(128));
+  EXPECT_GE(chunks.choose(view_of(prompts, ChunkView::kNever)), Tokens(4000));
 }
 
 TEST(ChunkController, PromptsInFrontTakeTheTimeOfThoseBehind) {

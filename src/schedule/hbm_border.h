@@ -6,12 +6,12 @@
 // A side has to have what its largest taker cannot do without: a sequence all of its frames, a
 // model all of its weights. It gets that from whatever the other side has beyond its own least, at
 // any time. Beside that, memory moves only when one side lacks and the other can spare:
-// - Requests that wait for frames get extents that models without requests hold, or nobody does.
+// - Requests that wait for frames get extents that are free, or held by models without requests.
 // - Models with requests, which would push each other out, get extents of frames that are free or
 //   cached, beyond what requests want and a quarter of what is in use: those grow.
 //
-// Not both at once: who lacks has nothing to spare. So without a change of demand memory never
-// moves back; and however demand changes, not before `hold` has passed.
+// Not both at once: a side that lacks memory has none to spare. So without a change of demand
+// memory never moves back; and however demand changes, not before `hold` has passed.
 #pragma once
 
 #include <cstdint>

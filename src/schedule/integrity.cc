@@ -64,7 +64,7 @@ Status check_backlog(const ModelQueue& queue, const SequenceTable& table) {
   std::map<Nanos, std::int64_t> slacks;
   for (const SlotIndex index : queue.running.members()) {
     const Slot& slot = table[index];
-    if (slot.fresh) return broken(slot, "came in with a decision that is over");
+    if (slot.just_admitted) return broken(slot, "came in with a decision that is over");
     if (slot.owed != (slot.wanted() - slot.facts.computed).count) {
       return broken(slot, "is owed another number of tokens");
     }
@@ -82,7 +82,7 @@ Status check_backlog(const ModelQueue& queue, const SequenceTable& table) {
 }  // namespace
 
 Status Scheduler::State::check_ranks(const ModelQueue& queue) const {
-  if (!queue.ranked_waiting.ordered(places) || !queue.ranked_rotary.ordered(places)) {
+  if (!queue.ranked_waiting.ordered(positions) || !queue.ranked_rotary.ordered(positions)) {
     return corrupt("scheduler: requests outside HBM are out of order");
   }
   Status status;

@@ -56,7 +56,7 @@ class Plan {
   std::int64_t taken_rows_ = 0;  // that they have taken of these
   std::int64_t uncharged_ = 0;   // prefix frames of admissions that running ones paid for
   const bool ahead_;             // a step is in flight: no sequence is displaced
-  bool put_off_ = false;         // though somebody should have been
+  bool put_off_ = false;         // and one should have been
   bool references_counted_ = false;
   bool growth_displaced_ = false;   // then no other is admitted in this step
   bool displacing_failed_ = false;  // then less urgent ones need not try

@@ -28,7 +28,7 @@ struct SequenceFacts {
   Nanos last_progress;  // when its last step ended; its arrival before the first
   std::int32_t priority = 0;
   bool running = false;  // holds frames
-  // Of rotation (rotation_policy.h).
+  // For policies that rotate (rotation_policy.h).
   bool rotary = false;        // its KV is in host memory
   bool answered = false;      // a token of it is out
   bool late = false;          // it waits outside HBM for a first token that should be out
@@ -59,7 +59,7 @@ class Policy {
 enum class PolicyKind {
   kFcfs,      // by arrival
   kPriority,  // by request priority, then arrival; a higher priority displaces a lower
-  // As rotation policies only (rotation_policy.h).
+  // Policies that rotate only (rotation_policy.h).
   kRotary,
   kWaitingFirst,
   kSwappedFirst,

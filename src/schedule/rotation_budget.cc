@@ -44,7 +44,7 @@ Status check_limits(const BudgetLimits& limits) {
         fmt::format("{} is a share from {} to {}, not {}", what, least, most, share));
   };
   CAUSEWAY_TRY(check(limits.frames_share_max, 1e-6, 0.5,
-                     "what of the KV frames turns in a step at the most"));
+                     "what of the KV frames rotates in a step at the most"));
   return check(limits.rate_share_min, 0, 1, "what of the link rotation has at the least");
 }
 

@@ -1,4 +1,4 @@
-// How many frames may turn between HBM and host memory in one iteration (B_xfer, SuperInfer §4),
+// How many frames may rotate between HBM and host memory in one iteration (B_xfer, SuperInfer §4),
 // and whether a victim had better be copied or computed again. Pure functions of measured rates.
 // The paper fixes B_xfer by hand (2,400 blocks); deriving it is ours (docs/design/rotary.md).
 #pragma once

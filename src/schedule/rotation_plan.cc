@@ -45,9 +45,9 @@ RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
 // While somebody outside finds no room and may displace, what is exchanged in two steps is kept.
 void RotationPlan::keep_for_others() {
   if (!state_.rotation_traits.displaces || !inputs_.budget.rotates()) return;
-  const bool places = state_.running_total + state_.waiting_total + state_.rotary_total >
-                      state_.options.running_max;
-  if (!places && state_.outside_frames_total <= spare()) return;
+  const bool some_wait = state_.running_total + state_.waiting_total + state_.rotary_total >
+                         state_.options.running_max;
+  if (!some_wait && state_.outside_frames_total <= spare()) return;
   const Ranked* first = nullptr;
   for (const ModelQueue& queue : state_.queues) {
     const Ranked* leader = leader_of(queue, now_);
@@ -107,7 +107,7 @@ RotationPlan::Claims RotationPlan::claims_before(const Ranked& member) const {
     const Slot& slot = state_.table[leader->index];
     const ModelQueue& other = state_.queues[static_cast<std::size_t>(slot.model)];
     claims.frames += other.frames_for(slot.facts.known);
-    claims.places += 1;
+    claims.running += 1;
   }
   return claims;
 }
@@ -124,7 +124,7 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
   const Claims claims = claims_before(member);
   const bool may_displace = displaces(slot);
   // Before its prefix is looked up, which takes a while.
-  if (!may_displace && state_.running_total + claims.places >= state_.options.running_max) {
+  if (!may_displace && state_.running_total + claims.running >= state_.options.running_max) {
     return Entry::kStopped;
   }
   const std::int64_t allowance =
@@ -156,7 +156,7 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
   }
   if (need.brings && brought_) return Entry::kStopped;
   if (state_.rotation_traits.predicts_peak && !peak_fits(index)) return Entry::kStopped;
-  if (!has_place(index, claims.places, may_displace)) return Entry::kStopped;
+  if (!has_place(index, claims.running, may_displace)) return Entry::kStopped;
   if (may_displace && need.frames > room) for_whom_ = index;
   enter(queue, index, need);
   return Entry::kIn;
@@ -269,7 +269,7 @@ void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
   slot.facts.running_since = now_;
   slot.facts.computed = need.computed;
   slot.frames = queue.frames_for(need.computed);
-  slot.fresh = true;
+  slot.just_admitted = true;
   available_ -= need.at_once;
   state_.enter_running(index);
   state_.update_promise(queue, slot);
@@ -310,7 +310,7 @@ bool RotationPlan::may_go(const ModelQueue& queue, const Slot& slot) const {
   if (queue.streamed && queue.in_flight > 0) return false;
   // Two steps compute a sequence only while a streamed model's is decided beside them. What the
   // second writes is not known to the cache before the first has ended.
-  if (slot.fresh || slot.voided || slot.in_flight > 1) return false;
+  if (slot.just_admitted || slot.voided || slot.in_flight > 1) return false;
   // Its last token is in flight: it ends by itself.
   if (slot.owed == 0) return false;
   return inputs_.view == nullptr || inputs_.view->may_leave(slot.facts.request);
@@ -435,7 +435,7 @@ bool RotationPlan::recompute() {
 }
 
 void RotationPlan::gone(SlotIndex index, std::int64_t frames) {
-  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].fresh, "who has just come in stays");
+  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].just_admitted, "who has just come in stays");
   state_.leave_running(index);
   least_ = kUnknown;
   coming_ += frames;
@@ -446,7 +446,7 @@ std::int64_t RotationPlan::give_frames(const ModelQueue& queue, Slot& slot, std:
   const std::int64_t computed = slot.facts.computed.count;
   const std::int64_t fitting = (slot.frames + available_) * queue.tokens_per_block - computed;
   if (fitting < 1) {
-    CAUSEWAY_CHECK(!slot.fresh, "who came in finds no frame");
+    CAUSEWAY_CHECK(!slot.just_admitted, "who came in finds no frame");
     stalled_ = true;
     return 0;
   }
@@ -518,10 +518,10 @@ void RotationPlan::finish() {
     state_.enter_outside(index);
   }
   for (const Admission& one : decision_.admitted) {
-    state_.table[static_cast<SlotIndex>(one.sequence.value)].fresh = false;
+    state_.table[static_cast<SlotIndex>(one.sequence.value)].just_admitted = false;
   }
   for (const Rotation& one : decision_.rotated_in) {
-    state_.table[static_cast<SlotIndex>(one.sequence.value)].fresh = false;
+    state_.table[static_cast<SlotIndex>(one.sequence.value)].just_admitted = false;
   }
   if (!runs) return;
   state_.paid = false;

@@ -15,8 +15,8 @@ class RotationPlan {
   RotationPlan(Scheduler::State& state, const kv::KvCache& kv, const RotationInputs& inputs,
                Nanos now, Decision& decision);
 
-  // Plans a step of this model. False: it can run nothing now; somebody may have to leave all the
-  // same.
+  // Plans a step of this model. False: it can run nothing now, though sequences may have to leave
+  // all the same.
   bool try_model(ModelQueue& queue);
   // Moves the victims out. Once, at the end.
   void finish();
@@ -34,7 +34,7 @@ class RotationPlan {
 
   struct Claims {  // of more urgent ones: that wait for other models, or for prompt tokens
     std::int64_t frames = 0;
-    std::int64_t places = 0;
+    std::int64_t running = 0;
   };
 
   void keep_for_others();
@@ -65,7 +65,7 @@ class RotationPlan {
   void gone(SlotIndex index, std::int64_t frames);
   // Whether victims may keep what they have computed.
   bool may_rotate() const;
-  // Whether somebody may lose what it has computed for one that is outside.
+  // Whether a running sequence may lose what it has computed, for one that is outside.
   bool others_may_lose() const;
   // The first to go; -1: none may.
   SlotIndex least_urgent() const;

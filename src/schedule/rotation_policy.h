@@ -1,6 +1,6 @@
-// Who comes into HBM first, who leaves it first, and who may displace whom, when not everybody has
-// room: the one thing in which policies that rotate differ. Budgets, accounts and the plan are the
-// same for all of them (rotation_plan.h, docs/design/rotary.md).
+// Which sequence comes into HBM first, which leaves it first, and which may displace which, when
+// there is not room for all: the one thing in which policies that rotate differ. Budgets, accounts
+// and the plan are the same for all of them (rotation_plan.h, docs/design/rotary.md).
 //
 // Pure: the same facts give the same answers, and none depends on `now` except whether one may
 // displace another. So requests are ranked only when something of theirs changes.
@@ -23,10 +23,10 @@ inline constexpr int kAlphasMax = 16;  // different ones in a set of models
 Status check_alpha(double alpha);
 Status check_alphas(std::span<const double> alphas);
 
-// Who displaces running requests before it lags.
+// Which waiting requests displace running ones before they lag.
 enum class DisplacesEarly {
-  kNobody,      // what is free is all that they get
-  kUnanswered,  // who waits for its first token, while that may still be in time
+  kNobody,      // none: what is free is all that they get
+  kUnanswered,  // those that wait for their first token, while that may still be in time
   kAll,         // the paper's VLT ≥ 0
 };
 std::string_view name_of(DisplacesEarly early);

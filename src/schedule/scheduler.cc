@@ -246,8 +246,8 @@ Tokens Scheduler::tokens_wanted(ModelId model, Nanos now) const {
 
 FramesWanted Scheduler::frames_wanted(const kv::KvCache& kv) const {
   FramesWanted wanted{.more = state_->promised_total};
-  std::int64_t places = state_->options.running_max - state_->running_total;
-  CAUSEWAY_DCHECK(wanted.more >= 0 && places >= 0, "more run than may");
+  std::int64_t running_left = state_->options.running_max - state_->running_total;
+  CAUSEWAY_DCHECK(wanted.more >= 0 && running_left >= 0, "more run than may");
   for (const ModelQueue& queue : state_->queues) {
     for (const SlotIndex index : queue.running.members()) {
       wanted.largest = std::max(wanted.largest, queue.frames_for(state_->table[index].wanted()));
@@ -255,7 +255,7 @@ FramesWanted Scheduler::frames_wanted(const kv::KvCache& kv) const {
     if (queue.outside_frames.empty()) continue;
     wanted.largest = std::max(wanted.largest, queue.outside_frames.rbegin()->first);
     queue.each_outside([&](SlotIndex index) {
-      if (places-- <= 0) return false;
+      if (running_left-- <= 0) return false;
       wanted.more += queue.frames_for(state_->table[index].facts.known);
       return true;
     });

@@ -15,8 +15,8 @@
 //   SuperInfer's idle requests with β_B = 0). So a model with n competitors waits n steps at most.
 // - Every running sequence of that model gets a token's worth of the step's budget, the rest goes
 //   to prefill, most urgent first.
-// - A step has at most running_max rows of logits. Who runs has one of its own; of those of places
-//   that nobody has, half are for the chunks of sequences whose prompts are scored.
+// - A step has at most running_max rows of logits. Each running sequence has one. Half of
+//   the others are for the chunks of sequences whose prompts are scored.
 // - A sequence that lacks a frame displaces the least urgent running sequences, of any model, that
 //   are less urgent than itself; when those do not suffice it stalls. The most urgent running
 //   sequence therefore always progresses.
@@ -28,8 +28,8 @@
 // One step ahead: a decision may be made while the step decided before it is in flight. What that
 // step computes counts as computed, what it samples as known, though it is unknown which token it
 // is; a sequence whose last token it samples has nothing more to run. Such a decision never
-// preempts, since the frames of those in flight could not be used yet: who would have to displace
-// somebody is passed over, and the next decision is put off until nothing is in flight.
+// preempts, since the frames of those in flight could not be used yet: a sequence that would have
+// to displace another is passed over, and the next decision is put off until nothing is in flight.
 //
 // Steps of streamed models take long and go beside the others: they do not count as in flight for
 // that, and what they compute is not preempted.
@@ -136,8 +136,8 @@ struct Admission {
 // these find in the cache, and so may those that rotate in. Who rotates out comes behind them,
 // since the twins that it takes may be those of a prefix that is brought.
 struct Decision {
-  // Invalid: nothing to run. With rotation somebody may have to leave all the same: then ask again
-  // when these are gone.
+  // Invalid: nothing to run. With rotation some sequences may have to leave all the same: then ask
+  // again when these are gone.
   ModelId model;
   std::vector<Preemption> preempted;  // recomputed on return; with rotation a step may use them
   std::vector<Admission> admitted;    // all of `model`

@@ -20,10 +20,10 @@ RotaryOptions options_for(PolicyKind policy, std::int64_t frames) {
 }
 
 // Runs until nobody is left; false: it got stuck or took too long.
-bool drain(RotaryHarness& harness, Nanos& now, int turns_max = 5'000) {
-  for (int turn = 0; turn < turns_max && harness.left() > 0; ++turn) {
+bool drain(RotaryHarness& harness, Nanos& now, int rounds_max = 5'000) {
+  for (int round = 0; round < rounds_max && harness.left() > 0; ++round) {
     now += millis(20);
-    if (!harness.turn(now)) return false;
+    if (!harness.round(now)) return false;
     const Status intact = harness.check();
     EXPECT_TRUE(intact.ok()) << intact.error().message;
     if (!intact.ok()) return false;
@@ -31,7 +31,7 @@ bool drain(RotaryHarness& harness, Nanos& now, int turns_max = 5'000) {
   return harness.left() == 0;
 }
 
-TEST(Rotation, WithRoomForAllTurnsNobodyOut) {
+TEST(Rotation, WithRoomForAllNobodyRotatesOut) {
   RotaryHarness harness(options_for(PolicyKind::kRotary, 64));
   harness.add_model(kA, 4);
   for (int id = 0; id < 6; ++id) harness.add({.id = id, .model = kA, .prompt = 8, .output = 8});
@@ -40,14 +40,14 @@ TEST(Rotation, WithRoomForAllTurnsNobodyOut) {
   EXPECT_EQ(harness.counters().rotations, 0);
 }
 
-TEST(Rotation, TurnsTheLongestRunningOutForTheMostUrgent) {
+TEST(Rotation, RotatesTheLongestRunningOutForTheMostUrgent) {
   RotaryHarness harness(options_for(PolicyKind::kRotary, 64));  // 256 tokens
   harness.add_model(kA, 4);
   for (int id = 0; id < 10; ++id) harness.add({.id = id, .model = kA, .prompt = 20, .output = 40});
   std::set<std::int64_t> out;
   Nanos now = seconds(10);
-  for (int turn = 0; turn < 60 && out.size() < 2; ++turn, now += millis(20)) {
-    ASSERT_TRUE(harness.turn(now));
+  for (int round = 0; round < 60 && out.size() < 2; ++round, now += millis(20)) {
+    ASSERT_TRUE(harness.round(now));
     for (const Rotation& one : harness.decision().rotated_out) out.insert(one.request.value);
   }
   ASSERT_GE(out.size(), 2u);
@@ -63,7 +63,7 @@ TEST(Rotation, WhatWasComputedStaysComputed) {
   for (int id = 0; id < 8; ++id) harness.add({.id = id, .model = kA, .prompt = 16, .output = 30});
   std::map<std::int64_t, std::int64_t> computed;
   Nanos now = seconds(10);
-  for (int turn = 0; turn < 2'000 && harness.left() > 0; ++turn, now += millis(20)) {
+  for (int round = 0; round < 2'000 && harness.left() > 0; ++round, now += millis(20)) {
     while (harness.in_flight() < 2 && harness.start(now)) {
       for (const auto& run : harness.decision().runs) {
         EXPECT_EQ(run.context.count, computed[run.request.value]);
@@ -86,17 +86,17 @@ TEST(Rotation, KeepsTwoStepsInFlight) {
   harness.add_model(kA, 4);
   for (int id = 0; id < 60; ++id) harness.add({.id = id, .model = kA, .prompt = 20, .output = 80});
   Nanos now = seconds(10);
-  int turns = 0, full = 0;
-  while (harness.left() > 20 && turns < 3'000) {
+  int rounds = 0, full = 0;
+  while (harness.left() > 20 && rounds < 3'000) {
     now += millis(20);
     while (harness.in_flight() < 2 && harness.start(now)) {
     }
     full += harness.in_flight() == 2 ? 1 : 0;
-    ++turns;
+    ++rounds;
     harness.finish(now);
   }
   EXPECT_GT(harness.counters().rotations, 100);
-  EXPECT_EQ(full, turns) << "a step was put off";
+  EXPECT_EQ(full, rounds) << "a step was put off";
 }
 
 TEST(Rotation, NeverExceedsItsAccounts) {
@@ -110,8 +110,8 @@ TEST(Rotation, NeverExceedsItsAccounts) {
       harness.add({.id = id, .model = kA, .prompt = 10 + 7 * (id % 5), .output = 40});
     }
     Nanos now = seconds(10);
-    for (int turn = 0; turn < 3'000 && harness.left() > 0; ++turn, now += millis(20)) {
-      ASSERT_TRUE(harness.turn(now));
+    for (int round = 0; round < 3'000 && harness.left() > 0; ++round, now += millis(20)) {
+      ASSERT_TRUE(harness.round(now));
       const auto& counters = harness.counters();
       EXPECT_LE(counters.copies_in, 2 * counters.steps);
       EXPECT_LE(counters.copies_out, 3 * counters.steps);
@@ -132,11 +132,11 @@ TEST(Rotation, ALargeRequestComesInThoughSmallOnesKeepComing) {
   }
   harness.add({.id = 99, .model = kA, .prompt = 160, .output = 4, .arrival = now});  // 41 frames
   int id = 100;
-  for (int turn = 0; turn < 2'000 && harness.has(99); ++turn, now += millis(20)) {
-    if (turn % 4 == 0) {
+  for (int round = 0; round < 2'000 && harness.has(99); ++round, now += millis(20)) {
+    if (round % 4 == 0) {
       harness.add({.id = id++, .model = kA, .prompt = 8, .output = 8, .arrival = now});
     }
-    ASSERT_TRUE(harness.turn(now));
+    ASSERT_TRUE(harness.round(now));
   }
   EXPECT_FALSE(harness.has(99));
 }
@@ -269,7 +269,7 @@ TEST(Rotation, AVictimIsJudgedByTheRateOfItsOwnModel) {
   }
   std::map<ModelId, int> recomputed, rotated;
   Nanos now = seconds(10);
-  for (int turn = 0; turn < 2'000 && harness.left() > 0; ++turn, now += millis(20)) {
+  for (int round = 0; round < 2'000 && harness.left() > 0; ++round, now += millis(20)) {
     while (harness.in_flight() < 2) {
       const bool runs = harness.start(now);
       for (const Preemption& one : harness.decision().preempted) {
@@ -324,7 +324,7 @@ TEST(Rotation, WhoIsRemovedInAnyStateIsForgotten) {
   harness.add_model(kA, 4);
   for (int id = 0; id < 12; ++id) harness.add({.id = id, .model = kA, .prompt = 16, .output = 60});
   Nanos now = seconds(10);
-  for (int turn = 0; turn < 30; ++turn, now += millis(20)) ASSERT_TRUE(harness.turn(now));
+  for (int round = 0; round < 30; ++round, now += millis(20)) ASSERT_TRUE(harness.round(now));
   ASSERT_GT(harness.scheduler().rotary(), 0);
   for (int id = 0; id < 12; id += 2) {
     harness.remove(id);
@@ -341,10 +341,10 @@ TEST(Rotation, WhatIsLostIsComputedAgain) {
   for (int id = 0; id < 12; ++id) harness.add({.id = id, .model = kA, .prompt = 16, .output = 40});
   Nanos now = seconds(10);
   int lost = 0;
-  for (int turn = 0; turn < 400 && harness.left() > 0; ++turn, now += millis(20)) {
-    ASSERT_TRUE(harness.turn(now));
+  for (int round = 0; round < 400 && harness.left() > 0; ++round, now += millis(20)) {
+    ASSERT_TRUE(harness.round(now));
     const auto& in = harness.decision().rotated_in;
-    if (!in.empty() && harness.in_flight() > 0 && turn % 3 == 0 &&
+    if (!in.empty() && harness.in_flight() > 0 && round % 3 == 0 &&
         harness.has(in.front().request.value)) {
       harness.lose(in.front().request.value);  // while its copies come in
       ++lost;
@@ -363,11 +363,11 @@ TEST(Rotation, TheSameHistoryGivesTheSameDecisions) {
     harness.add_model(kA, 4);
     std::vector<std::int64_t> history;
     Nanos now = seconds(10);
-    for (int turn = 0; turn < 300; ++turn, now += millis(20)) {
-      if (turn % 5 == 0) {
-        harness.add({.id = turn, .model = kA, .prompt = 20, .output = 30, .arrival = now});
+    for (int round = 0; round < 300; ++round, now += millis(20)) {
+      if (round % 5 == 0) {
+        harness.add({.id = round, .model = kA, .prompt = 20, .output = 30, .arrival = now});
       }
-      ASSERT_TRUE(harness.turn(now));
+      ASSERT_TRUE(harness.round(now));
       const Decision& decision = harness.decision();
       for (const Rotation& one : decision.rotated_out) history.push_back(one.request.value);
       for (const Rotation& one : decision.rotated_in) history.push_back(-one.request.value);
@@ -389,20 +389,20 @@ TEST(Rotation, StarvesNobodyUnderOverload) {
   for (int id = 0; id < 60; ++id) {  // about three times what fits, at first
     harness.add({.id = id, .model = kA, .prompt = 100 + id, .output = 2'000, .arrival = now});
   }
-  constexpr int kTurns = 1'000;
+  constexpr int kRounds = 1'000;
   std::map<std::int64_t, int> last;
   int longest = 0;
-  for (int turn = 0; turn < kTurns; ++turn, now += millis(20)) {
-    ASSERT_TRUE(harness.turn(now));
+  for (int round = 0; round < kRounds; ++round, now += millis(20)) {
+    ASSERT_TRUE(harness.round(now));
     for (const auto& run : harness.decision().runs) {
       if (last.contains(run.request.value)) {
-        longest = std::max(longest, turn - last[run.request.value]);
+        longest = std::max(longest, round - last[run.request.value]);
       }
-      last[run.request.value] = turn;
+      last[run.request.value] = round;
     }
   }
   EXPECT_EQ(last.size(), 60u);
-  for (const auto& [id, turn] : last) longest = std::max(longest, kTurns - turn);
+  for (const auto& [id, round] : last) longest = std::max(longest, kRounds - round);
   EXPECT_LT(longest, 300);
 }
 
@@ -416,7 +416,7 @@ TEST(Rotation, FcfsRotatesTheLatestAndOnlyForGrowth) {
   std::int64_t rotations = 0;
   while (harness.left() > 0) {
     std::int64_t latest = -1;
-    ASSERT_TRUE(harness.turn(now += millis(20)));
+    ASSERT_TRUE(harness.round(now += millis(20)));
     for (const auto& run : harness.decision().runs) latest = std::max(latest, run.request.value);
     for (const Rotation& one : harness.decision().rotated_out) {
       EXPECT_GT(one.request.value, latest);
@@ -451,9 +451,9 @@ TEST(Rotation, PriorityDisplacesTheStrictlyLower) {
   for (int id = 0; id < 6; ++id) {
     harness.add({.id = id, .model = kA, .prompt = 16, .output = 400, .priority = id % 2});
   }
-  for (int turn = 0; turn < 10; ++turn) ASSERT_TRUE(harness.turn(now += millis(20)));
-  for (int turn = 0; turn < 20; ++turn) {
-    ASSERT_TRUE(harness.turn(now += millis(20)));
+  for (int round = 0; round < 10; ++round) ASSERT_TRUE(harness.round(now += millis(20)));
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(harness.round(now += millis(20)));
     std::int32_t least = 2;
     for (const auto& run : harness.decision().runs) {
       least = std::min(least, static_cast<std::int32_t>(run.request.value % 2));
@@ -462,8 +462,8 @@ TEST(Rotation, PriorityDisplacesTheStrictlyLower) {
       EXPECT_LE(one.request.value % 2, least);
   }
   harness.add({.id = 99, .model = kA, .prompt = 16, .output = 4, .priority = 9});
-  for (int turn = 0; turn < 40 && harness.has(99); ++turn) {
-    ASSERT_TRUE(harness.turn(now += millis(20)));
+  for (int round = 0; round < 40 && harness.has(99); ++round) {
+    ASSERT_TRUE(harness.round(now += millis(20)));
   }
   EXPECT_FALSE(harness.has(99));
 }
@@ -477,14 +477,14 @@ TEST(Rotation, SeveralModelsTakeTurnsAndDisplaceEachOther) {
   for (int id = 0; id < 12; ++id) {
     harness.add({.id = id, .model = kA, .prompt = 20, .output = 2'000, .arrival = now});
   }
-  for (int turn = 0; turn < 20; ++turn) ASSERT_TRUE(harness.turn(now += millis(20)));
+  for (int round = 0; round < 20; ++round) ASSERT_TRUE(harness.round(now += millis(20)));
   // The newcomers' model has nothing in HBM, which the other fills.
   for (int id = 100; id < 106; ++id) {
     harness.add({.id = id, .model = kB, .prompt = 30, .output = 50, .arrival = now});
   }
   std::map<std::int64_t, int> steps;
-  for (int turn = 0; turn < 1'500 && steps[kB.value] < 60; ++turn) {
-    ASSERT_TRUE(harness.turn(now += millis(20)));
+  for (int round = 0; round < 1'500 && steps[kB.value] < 60; ++round) {
+    ASSERT_TRUE(harness.round(now += millis(20)));
     const Status intact = harness.check();
     ASSERT_TRUE(intact.ok()) << intact.error().message;
     steps[harness.decision().model.value] += 1;
@@ -508,8 +508,8 @@ TEST(Rotation, AModelIsSteppedByTheLagOfItsRequests) {
   harness.add({.id = 2, .model = kB, .prompt = 4, .output = 90, .arrival = now, .slo = patient});
   harness.add({.id = 3, .model = kC, .prompt = 4, .output = 90, .arrival = now});
   std::map<std::int64_t, int> steps;
-  for (int turn = 0; turn < 120; ++turn) {
-    ASSERT_TRUE(harness.turn(now += millis(60)));
+  for (int round = 0; round < 120; ++round) {
+    ASSERT_TRUE(harness.round(now += millis(60)));
     steps[harness.decision().model.value] += 1;
   }
   EXPECT_GT(steps[kA.value], 3 * steps[kB.value]);

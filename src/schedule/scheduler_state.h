@@ -120,7 +120,7 @@ class Scheduler::State {
   // leaves with all that it was promised and owed.
   void enter_running(SlotIndex index);
   void leave_running(SlotIndex index);
-  // Of rotation: into the heaps of its model, or out of them.
+  // With rotation: put a sequence into the heaps of its model, or take it out of them.
   void rank(SlotIndex index);
   void unrank(SlotIndex index);
   // Ranks those anew whose first token has become late, as far as they would lead: they step back
@@ -136,7 +136,7 @@ class Scheduler::State {
   void list(std::int32_t place);
   // Forgets those that have none any more.
   void unlist();
-  // Asks the policy anew for everybody.
+  // Asks the policy anew for the urgency of every sequence.
   void refresh_urgencies(Nanos now);
   void set_urgency(Slot& slot, Nanos now);
   // A sequence that was taken off its running list, and off the totals.
@@ -180,12 +180,12 @@ class Scheduler::State {
   int in_flight = 0;            // steps of resident models
   int streamed = 0;             // steps of streamed models
   std::int64_t held_total = 0;  // sequences that are held
-  bool put_off = false;         // somebody must be displaced: decide when nothing is in flight
+  bool put_off = false;         // a sequence must be displaced: decide when nothing is in flight
 
   // Of rotation.
   std::unique_ptr<RotationPolicy> rotation;  // null: everything is as without it
   RotationPolicy::Traits rotation_traits;
-  HeapPlaces places;
+  HeapPositions positions;
   LengthHistory lengths;  // of answers that have ended; for policies that predict the peak
   std::vector<SlotIndex> settling;
   struct Account {  // of copies one way, in frames

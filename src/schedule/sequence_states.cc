@@ -118,13 +118,13 @@ void Scheduler::State::rank(SlotIndex index) {
                       .arrival = slot.facts.arrival,
                       .id = slot.facts.request.value,
                       .index = index};
-  (slot.facts.rotary ? queue.ranked_rotary : queue.ranked_waiting).push(places, member);
+  (slot.facts.rotary ? queue.ranked_rotary : queue.ranked_waiting).push(positions, member);
 }
 
 void Scheduler::State::unrank(SlotIndex index) {
   ModelQueue& queue = queue_of(table[index]);
   const SequenceFacts& facts = table[index].facts;
-  (facts.rotary ? queue.ranked_rotary : queue.ranked_waiting).erase(places, index);
+  (facts.rotary ? queue.ranked_rotary : queue.ranked_waiting).erase(positions, index);
 }
 
 void Scheduler::State::rank_late(UrgencyHeaps& heaps, Nanos now) {

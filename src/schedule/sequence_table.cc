@@ -12,7 +12,7 @@ SlotIndex SequenceTable::add() {
   if (free_.empty()) {
     index = size();
     slots_.emplace_back();
-    heap_places_.push_back(-1);
+    heap_positions_.push_back(-1);
   } else {
     index = free_.back();
     free_.pop_back();

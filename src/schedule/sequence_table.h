@@ -29,7 +29,7 @@ struct alignas(64) Slot {
   std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
   bool live : 1 = false;
   // Of rotation. Came in with the decision that is being made.
-  bool fresh : 1 = false;
+  bool just_admitted : 1 = false;
   // Outside, but a step or a copy of it is under way: cannot come in yet.
   bool settling : 1 = false;
   // Lost: what steps in flight compute of it does not count.
@@ -47,7 +47,7 @@ struct alignas(64) Slot {
   std::span<const TokenId> prefix() const {
     return scores ? std::span<const TokenId>() : std::span(*tokens);
   }
-  // Its tokens whose KV somebody will read; what is sampled last is nobody's context.
+  // Its tokens whose KV will be read. The token that is sampled last is never context.
   Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
 };
 static_assert(offsetof(Slot, facts) + offsetof(SequenceFacts, model) == 64);
@@ -64,10 +64,10 @@ class SequenceTable {
   void prefetch(SlotIndex index) const { __builtin_prefetch(&(*this)[index], 1); }
   // Where its WaitingHeap has it; -1: it is in none.
   std::int32_t& heap_place(SlotIndex index) {
-    return heap_places_[static_cast<std::size_t>(index)];
+    return heap_positions_[static_cast<std::size_t>(index)];
   }
   std::int32_t heap_place(SlotIndex index) const {
-    return heap_places_[static_cast<std::size_t>(index)];
+    return heap_positions_[static_cast<std::size_t>(index)];
   }
   SlotIndex size() const { return static_cast<SlotIndex>(slots_.size()); }
 
@@ -82,7 +82,7 @@ class SequenceTable {
 
  private:
   std::vector<Slot> slots_;
-  std::vector<std::int32_t> heap_places_;
+  std::vector<std::int32_t> heap_positions_;
   std::vector<SlotIndex> free_;
 };
 

@@ -83,9 +83,9 @@ void Scheduler::State::find_prompts(const ModelQueue& queue, std::int64_t frames
     }
   }
   const auto running = static_cast<std::ptrdiff_t>(prompts.size());
-  const std::int64_t free_places = std::max<std::int64_t>(0, options.running_max - running_total);
+  const std::int64_t running_left = std::max<std::int64_t>(0, options.running_max - running_total);
   const std::size_t most =
-      prompts.size() + std::min(kPromptsMax, static_cast<std::size_t>(free_places));
+      prompts.size() + std::min(kPromptsMax, static_cast<std::size_t>(running_left));
   if (prompts.size() < most) {
     queue.each_outside([&](SlotIndex index) {
       const SequenceFacts& facts = table[index].facts;

@@ -45,24 +45,25 @@ std::int32_t UrgencyHeaps::heap_of(double slope) {
   return empty;
 }
 
-void UrgencyHeaps::place(HeapPlaces& places, Heap& heap, std::size_t at, const Ranked& member) {
+void UrgencyHeaps::place(HeapPositions& positions, Heap& heap, std::size_t at,
+                         const Ranked& member) {
   CAUSEWAY_DCHECK(at < heap.members.size() && member.index >= 0, "a place beyond the heap");
   heap.members[at] = member;
-  places[member.index].at = static_cast<std::int32_t>(at);
+  positions[member.index].at = static_cast<std::int32_t>(at);
 }
 
-void UrgencyHeaps::sift_up(HeapPlaces& places, Heap& heap, std::size_t at) {
+void UrgencyHeaps::sift_up(HeapPositions& positions, Heap& heap, std::size_t at) {
   const Ranked moving = heap.members[at];
   while (at > 0) {
     const std::size_t parent = (at - 1) / kArity;
     if (!before(moving, heap.members[parent])) break;
-    place(places, heap, at, heap.members[parent]);
+    place(positions, heap, at, heap.members[parent]);
     at = parent;
   }
-  place(places, heap, at, moving);
+  place(positions, heap, at, moving);
 }
 
-void UrgencyHeaps::sift_down(HeapPlaces& places, Heap& heap, std::size_t at) {
+void UrgencyHeaps::sift_down(HeapPositions& positions, Heap& heap, std::size_t at) {
   const Ranked moving = heap.members[at];
   const std::vector<Ranked>& members = heap.members;
   while (true) {
@@ -73,37 +74,37 @@ void UrgencyHeaps::sift_down(HeapPlaces& places, Heap& heap, std::size_t at) {
       if (before(members[other], members[child])) child = other;
     }
     if (!before(members[child], moving)) break;
-    place(places, heap, at, members[child]);
+    place(positions, heap, at, members[child]);
     at = child;
   }
-  place(places, heap, at, moving);
+  place(positions, heap, at, moving);
 }
 
-void UrgencyHeaps::push(HeapPlaces& places, const Ranked& member) {
-  HeapPlaces::Place& where = places[member.index];
+void UrgencyHeaps::push(HeapPositions& positions, const Ranked& member) {
+  HeapPositions::Position& where = positions[member.index];
   CAUSEWAY_CHECK(where.heap < 0, "a request is ranked twice");
   where.heap = heap_of(member.standing.slope);
   Heap& heap = heaps_[static_cast<std::size_t>(where.heap)];
   heap.members.push_back(member);
-  sift_up(places, heap, heap.members.size() - 1);
+  sift_up(positions, heap, heap.members.size() - 1);
   ++size_;
 }
 
-void UrgencyHeaps::erase(HeapPlaces& places, std::int32_t index) {
-  const HeapPlaces::Place where = places[index];
+void UrgencyHeaps::erase(HeapPositions& positions, std::int32_t index) {
+  const HeapPositions::Position where = positions[index];
   CAUSEWAY_CHECK(where.heap >= 0 && where.heap < std::ssize(heaps_), "a request is not ranked");
   Heap& heap = heaps_[static_cast<std::size_t>(where.heap)];
   const auto at = static_cast<std::size_t>(where.at);
   CAUSEWAY_CHECK(at < heap.members.size() && heap.members[at].index == index,
                  "a request is ranked somewhere else");
-  places[index] = {};
+  positions[index] = {};
   --size_;
   const Ranked last = heap.members.back();
   heap.members.pop_back();
   if (at == heap.members.size()) return;
-  place(places, heap, at, last);
-  sift_up(places, heap, at);
-  sift_down(places, heap, static_cast<std::size_t>(places[last.index].at));
+  place(positions, heap, at, last);
+  sift_up(positions, heap, at);
+  sift_down(positions, heap, static_cast<std::size_t>(positions[last.index].at));
 }
 
 const Ranked* UrgencyHeaps::leader(Nanos now) const {
@@ -116,13 +117,13 @@ const Ranked* UrgencyHeaps::leader(Nanos now) const {
   return best;
 }
 
-bool UrgencyHeaps::ordered(const HeapPlaces& places) const {
+bool UrgencyHeaps::ordered(const HeapPositions& positions) const {
   std::int64_t members = 0;
   for (std::size_t h = 0; h < heaps_.size(); ++h) {
     const Heap& heap = heaps_[h];
     for (std::size_t at = 0; at < heap.members.size(); ++at) {
       const Ranked& member = heap.members[at];
-      const HeapPlaces::Place where = places.of(member.index);
+      const HeapPositions::Position where = positions.of(member.index);
       if (where.heap != static_cast<std::int32_t>(h)) return false;
       if (where.at != static_cast<std::int32_t>(at)) return false;
       if (member.standing.slope != heap.slope) return false;

@@ -1,5 +1,5 @@
-// Requests outside HBM by urgency, for lags that grow with time: who leads at `now`, without
-// looking at everybody.
+// Requests outside HBM by urgency, for lags that grow with time: finds the one that leads at `now`
+// without looking at all.
 //
 //   lag(now) = slope × max(0, now − onset)          (SuperInfer's VLT of waiting and rotary)
 //
@@ -8,7 +8,7 @@
 // go before lags: a member of a higher tier leads whatever the lags are.
 //
 // Order: tier, larger first; lag, larger first; onset, arrival, id, smaller first. For a given now
-// this is a total order, the same as sorting everybody anew.
+// this is a total order, the same as sorting all anew.
 //
 // Cost: leader() O(slopes), the rest O(log members). Internal to this room.
 #pragma once
@@ -43,31 +43,31 @@ bool leads(const Ranked& a, const Ranked& b, Nanos now);
 
 // Where each slot's member stands; shared by all heaps that rank the same slots, because a slot is
 // in at most one of them.
-class HeapPlaces {
+class HeapPositions {
  public:
-  struct Place {
+  struct Position {
     std::int32_t heap = -1;  // -1: in none
     std::int32_t at = -1;
   };
-  Place& operator[](std::int32_t index) {
+  Position& operator[](std::int32_t index) {
     const auto i = static_cast<std::size_t>(index);
-    if (i >= places_.size()) places_.resize(i + 1);
-    return places_[i];
+    if (i >= positions_.size()) positions_.resize(i + 1);
+    return positions_[i];
   }
-  Place of(std::int32_t index) const {
+  Position of(std::int32_t index) const {
     const auto i = static_cast<std::size_t>(index);
-    return i < places_.size() ? places_[i] : Place();
+    return i < positions_.size() ? positions_[i] : Position();
   }
 
  private:
-  std::vector<Place> places_;
+  std::vector<Position> positions_;
 };
 
 class UrgencyHeaps {
  public:
-  // The slot must be in no heap that shares `places`.
-  void push(HeapPlaces& places, const Ranked& member);
-  void erase(HeapPlaces& places, std::int32_t index);
+  // The slot must be in no heap that shares `positions`.
+  void push(HeapPositions& positions, const Ranked& member);
+  void erase(HeapPositions& positions, std::int32_t index);
 
   bool empty() const { return size_ == 0; }
   std::int64_t size() const { return size_; }
@@ -83,7 +83,7 @@ class UrgencyHeaps {
     }
   }
   // For tests: every heap is ordered, and every place is right.
-  bool ordered(const HeapPlaces& places) const;
+  bool ordered(const HeapPositions& positions) const;
 
  private:
   struct Heap {
@@ -96,9 +96,9 @@ class UrgencyHeaps {
 
   std::int32_t heap_of(double slope);
   static bool before(const Ranked& a, const Ranked& b);
-  void place(HeapPlaces& places, Heap& heap, std::size_t at, const Ranked& member);
-  void sift_up(HeapPlaces& places, Heap& heap, std::size_t at);
-  void sift_down(HeapPlaces& places, Heap& heap, std::size_t at);
+  void place(HeapPositions& positions, Heap& heap, std::size_t at, const Ranked& member);
+  void sift_up(HeapPositions& positions, Heap& heap, std::size_t at);
+  void sift_down(HeapPositions& positions, Heap& heap, std::size_t at);
 
   std::vector<Heap> heaps_;  // a heap that is empty may be given to another slope
   std::int64_t size_ = 0;

@@ -25,39 +25,39 @@ TEST(Standing, LagsNotBeforeItsOnset) {
 }
 
 TEST(UrgencyHeaps, ASteeperLagOvertakesAnEarlierOne) {
-  HeapPlaces places;
+  HeapPositions positions;
   UrgencyHeaps heaps;
   EXPECT_EQ(heaps.leader(Nanos(0)), nullptr);
-  heaps.push(places, member(0, 1, seconds(0)));
-  heaps.push(places, member(1, 3, seconds(4)));
+  heaps.push(positions, member(0, 1, seconds(0)));
+  heaps.push(positions, member(1, 3, seconds(4)));
   EXPECT_EQ(heaps.leader(seconds(5))->index, 0);  // 5 against 3
   EXPECT_EQ(heaps.leader(seconds(6))->index, 0);  // 6 each: the earlier onset
   EXPECT_EQ(heaps.leader(seconds(7))->index, 1);  // 7 against 9
 }
 
 TEST(UrgencyHeaps, WhoIsNotDueYetGoesByOnset) {
-  HeapPlaces places;
+  HeapPositions positions;
   UrgencyHeaps heaps;
-  heaps.push(places, member(0, 1, seconds(9)));
-  heaps.push(places, member(1, 3, seconds(8)));
+  heaps.push(positions, member(0, 1, seconds(9)));
+  heaps.push(positions, member(1, 3, seconds(8)));
   EXPECT_EQ(heaps.leader(seconds(1))->index, 1);
 }
 
 TEST(UrgencyHeaps, AHigherTierLeadsWhateverTheLags) {
-  HeapPlaces places;
+  HeapPositions positions;
   UrgencyHeaps heaps;
-  heaps.push(places, member(0, 1, seconds(0)));
-  heaps.push(places, member(1, 1, seconds(99), 1));
+  heaps.push(positions, member(0, 1, seconds(0)));
+  heaps.push(positions, member(1, 1, seconds(99), 1));
   EXPECT_EQ(heaps.leader(seconds(5))->index, 1);
 }
 
 TEST(UrgencyHeaps, GivesAnEmptyHeapToAnotherSlope) {
-  HeapPlaces places;
+  HeapPositions positions;
   UrgencyHeaps heaps;
   for (int slope = 1; slope < 100; ++slope) {
-    heaps.push(places, member(0, slope, seconds(0)));
-    EXPECT_TRUE(heaps.ordered(places));
-    heaps.erase(places, 0);
+    heaps.push(positions, member(0, slope, seconds(0)));
+    EXPECT_TRUE(heaps.ordered(positions));
+    heaps.erase(positions, 0);
   }
   EXPECT_TRUE(heaps.empty());
 }
@@ -65,18 +65,18 @@ TEST(UrgencyHeaps, GivesAnEmptyHeapToAnotherSlope) {
 // Random changes; at random times the leader is whom a look at everybody finds.
 TEST(UrgencyHeaps, LeaderIsThatOfALookAtEverybody) {
   Random random(7);
-  HeapPlaces places;
+  HeapPositions positions;
   UrgencyHeaps heaps;
   std::map<std::int32_t, Ranked> model;
   for (int change = 0; change < 20'000; ++change) {
     const auto index = static_cast<std::int32_t>(random.below(200));
     if (model.erase(index) > 0) {
-      heaps.erase(places, index);
+      heaps.erase(positions, index);
     } else {
       Ranked one = member(index, static_cast<double>(random.below(16)) / 2,
                           millis(random.below(50)), static_cast<std::int32_t>(random.below(2)));
       one.arrival = Nanos(random.below(5));
-      heaps.push(places, one);
+      heaps.push(positions, one);
       model.emplace(index, one);
     }
     const Nanos now = millis(random.below(80));
@@ -90,7 +90,7 @@ TEST(UrgencyHeaps, LeaderIsThatOfALookAtEverybody) {
       ASSERT_EQ(leader->index, best->index) << "change " << change;
     }
     if (change % 100 == 0) {
-      ASSERT_TRUE(heaps.ordered(places));
+      ASSERT_TRUE(heaps.ordered(positions));
     }
   }
   EXPECT_EQ(heaps.size(), std::ssize(model));
@@ -99,19 +99,19 @@ TEST(UrgencyHeaps, LeaderIsThatOfALookAtEverybody) {
 // Popping leaders is sorting by lag.
 TEST(UrgencyHeaps, PoppingLeadersSortsByLag) {
   Random random(11);
-  HeapPlaces places;
+  HeapPositions positions;
   UrgencyHeaps heaps;
   std::vector<Ranked> all;
   for (std::int32_t i = 0; i < 1'000; ++i) {
     all.push_back(member(i, 1 + static_cast<double>(random.below(16)), millis(random.below(500))));
-    heaps.push(places, all.back());
+    heaps.push(positions, all.back());
   }
   const Nanos now = millis(400);
   std::sort(all.begin(), all.end(),
             [&](const Ranked& a, const Ranked& b) { return leads(a, b, now); });
   for (const Ranked& expected : all) {
     ASSERT_EQ(heaps.leader(now)->index, expected.index);
-    heaps.erase(places, expected.index);
+    heaps.erase(positions, expected.index);
   }
   EXPECT_TRUE(heaps.empty());
 }

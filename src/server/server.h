@@ -47,7 +47,7 @@ struct ServerLimits {
 struct AdminOptions {
   std::string host = "127.0.0.1";     // without keys an address of this machine alone
   std::uint16_t port = 0;             // 0: any; admin_port() says which
-  std::vector<std::string> keys;      // none: everybody who reaches the port may ask
+  std::vector<std::string> keys;      // none: all who reach the port may ask
   std::int64_t connections_max = 64;  // beside those of the first port
 };
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "server/bench/byte_model.h"
+#include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server {

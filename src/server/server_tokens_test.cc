@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "server/bench/byte_model.h"
+#include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server {

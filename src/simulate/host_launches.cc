@@ -7,8 +7,8 @@
 namespace causeway::simulate {
 namespace {
 
-constexpr std::int64_t kPlacesMax = 256;  // of steps that have graphs, as on a GPU
-constexpr int kCaptured = 2;              // steps of a size, after which there is a graph
+constexpr std::int64_t kSlotsMax = 256;  // of steps that have graphs, as on a GPU
+constexpr int kCaptured = 2;             // steps of a size, after which there is a graph
 
 bool has_prompts(const request::Batch& batch) {
   return std::any_of(batch.entries.begin(), batch.entries.end(),
@@ -20,7 +20,7 @@ bool has_prompts(const request::Batch& batch) {
 HostLaunches::HostLaunches(const HardwareProfile& profile)
     : plain_(profile.plain_launch),
       choice_(profile.shape_choice),
-      buckets_(model::decode_buckets(kPlacesMax)) {}
+      buckets_(model::decode_buckets(kSlotsMax)) {}
 
 std::size_t HostLaunches::bucket_of(const request::Batch& batch) const {
   const auto size = std::ssize(batch.entries);

@@ -1,5 +1,5 @@
 // A stand-in for KV memory that remembers what was written where: one 64-bit word a token, the hash
-// of the model and all tokens up to it. A sequence that reads a frame which somebody else wrote, or
+// of the model and all tokens up to it. A sequence that reads a frame which another one wrote, or
 // which was never filled, therefore comes to other words, and so to other tokens, than its own
 // tokens give. Also finds frames with two writers, frames read while they are written, and
 // histories (of penalties) that are not the sequence's tokens.

@@ -1,8 +1,8 @@
 // Copies of KV between frames and twins without a device: they take the time that a link needs, in
 // virtual time, each direction by itself.
 //
-//   in    │ copy │ copy │ copy │            one after the other: latency of each submission + bytes
-//   ÷ rate out   │ copy │ eager copy │ copy │ …    likewise; eager ones go when nobody must go
+//   in   │ copy │ copy │ copy │         one after the other: a submission's latency + bytes ÷ rate
+//   out  │ copy │ eager copy │ copy │ …  likewise; eager ones go when no other has to
 //
 // What one call submits one way for one purpose ends, and is told, together, as a batched
 // submission does. A copy that fails takes as long as one that succeeds, and leaves its target

@@ -167,7 +167,7 @@ TEST_F(SimulatedCopiesTest, AStepThatAwaitsCopiesBeginsWhenTheyHaveEnded) {
   second.copies_in = {copy(Direction::kIn, 2, 5)};
   second.copies_awaited = second.copies_in[0].id;
   ASSERT_TRUE(executor_->submit(second, {}).ok());
-  EXPECT_EQ(executor_->turn_ends_at(), std::nullopt);
+  EXPECT_EQ(executor_->item_ends_at(), std::nullopt);
   const auto result = next_result();
   EXPECT_EQ(result.sampled.at(0).token.token, expected(2));
   EXPECT_EQ(result.duration, millis(2));

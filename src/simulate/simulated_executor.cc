@@ -169,18 +169,18 @@ void SimulatedExecutor::advance() {
   const Nanos now = clock_.now();
   while (true) {
     const std::optional<Nanos> range = next_range_at();
-    const std::optional<Nanos> turn = stream_event_at();
-    const bool range_is_next = range && *range <= now && (!turn || *range < *turn);
-    if (!range_is_next && !(turn && *turn <= now)) break;
+    const std::optional<Nanos> item = stream_event_at();
+    const bool range_is_next = range && *range <= now && (!item || *range < *item);
+    if (!range_is_next && !(item && *item <= now)) break;
     // What copies bring is there for who begins at the same time.
-    if (copies_) copies_->advance(range_is_next ? *range : *turn);
+    if (copies_) copies_->advance(range_is_next ? *range : *item);
     if (range_is_next) {
       streamed_->next_from = *range;
       enqueue({.step = streamed_.get(), .range = streamed_->enqueued++}, *range);
     } else if (stream_.front().waits_until) {
-      run(stream_.front(), *turn);
+      run(stream_.front(), *item);
     } else {
-      end_turn();
+      end_item();
     }
   }
   if (copies_) copies_->advance(now);
@@ -189,8 +189,8 @@ void SimulatedExecutor::advance() {
   counters_.streamed_longest = std::max(counters_.streamed_longest, now - streamed_->submitted);
 }
 
-void SimulatedExecutor::enqueue(Turn turn, Nanos at) {
-  stream_.push_back(turn);
+void SimulatedExecutor::enqueue(StreamItem item, Nanos at) {
+  stream_.push_back(item);
   if (stream_.size() == 1) begin(stream_.front(), at);
 }
 
@@ -212,45 +212,45 @@ Nanos SimulatedExecutor::computes(const Step& step, Nanos at) const {
   return Nanos(static_cast<std::int64_t>(static_cast<double>(computes.count) * step.slowed));
 }
 
-void SimulatedExecutor::begin(Turn& turn, Nanos at) {
-  Nanos ready = turn.range ? at : turn.step->launched;
+void SimulatedExecutor::begin(StreamItem& item, Nanos at) {
+  Nanos ready = item.range ? at : item.step->launched;
   counters_.launch_wait_longest = std::max(counters_.launch_wait_longest, ready - at);
-  if (copies_ && !turn.range) {
-    const Nanos there = copies_->ready_at(turn.step->batch.copies_awaited);
+  if (copies_ && !item.range) {
+    const Nanos there = copies_->ready_at(item.step->batch.copies_awaited);
     const Nanos wait = std::max(there, at) - at;  // nothing awaited: there since ever
     counters_.kv_wait += wait;
     counters_.kv_wait_longest = std::max(counters_.kv_wait_longest, wait);
     ready = std::max(ready, there);
   }
   if (ready > at) {
-    turn.waits_until = ready;
+    item.waits_until = ready;
   } else {
-    run(turn, at);
+    run(item, at);
   }
 }
 
-void SimulatedExecutor::run(Turn& turn, Nanos at) {
-  turn.waits_until.reset();
-  Step& step = *turn.step;
-  if (turn.range.value_or(0) == 0) begin_step(step, at);
+void SimulatedExecutor::run(StreamItem& item, Nanos at) {
+  item.waits_until.reset();
+  Step& step = *item.step;
+  if (item.range.value_or(0) == 0) begin_step(step, at);
   Nanos takes = computes(step, at);
-  if (turn.range) {
-    const Range& range = step.ranges[*turn.range];
+  if (item.range) {
+    const Range& range = step.ranges[*item.range];
     const Nanos overhead = std::min(options_.profile.step_overhead, takes);
     takes = nanos_from_seconds(to_seconds(takes - overhead) * range.part);
-    if (*turn.range == 0) takes += overhead;
+    if (*item.range == 0) takes += overhead;
   }
-  if (step.hangs && turn.range.value_or(0) == 0) takes = options_.faults.hang;
-  turn.ends = turn.range ? at + takes : end_of_reads(step, at, takes);
+  if (step.hangs && item.range.value_or(0) == 0) takes = options_.faults.hang;
+  item.ends = item.range ? at + takes : end_of_reads(step, at, takes);
   if (options_.memory != nullptr) {
     const StepWork work = work_of(step.batch, step.model->shape);
-    const double part = turn.range ? step.ranges[*turn.range].part : 1;
+    const double part = item.range ? step.ranges[*item.range].part : 1;
     const double bytes = (static_cast<double>(work.weights.count) + work.kv_bytes) * part;
-    const double lasts = std::max(1e-9, to_seconds(turn.ends - at));
+    const double lasts = std::max(1e-9, to_seconds(item.ends - at));
     options_.memory->use(options_.memory_user, bytes / lasts);
   }
-  counters_.busy += turn.ends - at;
-  counters_.weights_wait += turn.ends - at - takes;
+  counters_.busy += item.ends - at;
+  counters_.weights_wait += item.ends - at - takes;
 }
 
 void SimulatedExecutor::begin_step(Step& step, Nanos at) {
@@ -267,16 +267,16 @@ void SimulatedExecutor::begin_step(Step& step, Nanos at) {
   if (step.result.error.empty()) sample(step);
 }
 
-void SimulatedExecutor::end_turn() {
-  const Turn turn = stream_.front();
+void SimulatedExecutor::end_item() {
+  const StreamItem item = stream_.front();
   stream_.pop_front();
   if (options_.memory != nullptr) options_.memory->use(options_.memory_user, 0);
-  if (turn.range) {
-    end_range(*turn.range, turn.ends);
+  if (item.range) {
+    end_range(*item.range, item.ends);
   } else {
-    end_resident(turn.ends);
+    end_resident(item.ends);
   }
-  if (!stream_.empty()) begin(stream_.front(), turn.ends);
+  if (!stream_.empty()) begin(stream_.front(), item.ends);
 }
 
 // The step behind it learns what it chose.
@@ -334,15 +334,15 @@ std::optional<Nanos> SimulatedExecutor::next_range_at() const {
   return at;
 }
 
-std::optional<Nanos> SimulatedExecutor::turn_ends_at() const {
+std::optional<Nanos> SimulatedExecutor::item_ends_at() const {
   if (stream_.empty() || stream_.front().waits_until) return std::nullopt;
   return stream_.front().ends;
 }
 
 std::optional<Nanos> SimulatedExecutor::stream_event_at() const {
   if (stream_.empty()) return std::nullopt;
-  const Turn& turn = stream_.front();
-  return turn.waits_until ? turn.waits_until : turn.ends;
+  const StreamItem& item = stream_.front();
+  return item.waits_until ? item.waits_until : item.ends;
 }
 
 void SimulatedExecutor::begin_copies(std::span<const kv::KvCopy> copies) {

@@ -2,9 +2,9 @@
 // and samples tokens by hashing. Everything else (engine, scheduler, KV bookkeeping) is what
 // serves.
 //
-// The device is one stream of turns, which run one after the other in the order in which they were
-// enqueued. A step of a resident model is one turn, enqueued when it is submitted. A step of a
-// streamed model is a turn for each of its ranges (model/step_ranges.h): one is enqueued when its
+// The device is one stream of items, which run one after the other in the order in which they were
+// enqueued. A step of a resident model is one item, enqueued when it is submitted. A step of a
+// streamed model is an item for each of its ranges (model/step_ranges.h): one is enqueued when its
 // weights are there, and no more than two that have not ended, so that other models' steps run in
 // between.
 //
@@ -99,9 +99,9 @@ struct SimulatedCounters {
   std::int64_t abandoned = 0;       // streamed steps that were not enqueued to their end
   Nanos busy;
   Nanos weights_wait;         // of that, for weights on their way
-  Nanos kv_wait;              // not of it: of resident steps whose turn it was, for copies of KV
+  Nanos kv_wait;              // not of it: of resident steps whose time had come, for copies of KV
   Nanos kv_wait_longest;      // of one step
-  Nanos launch_wait_longest;  // likewise, once its turn had come
+  Nanos launch_wait_longest;  // likewise, once its time had come
   Nanos streamed_longest;     // from its submission to its end, or to now
 };
 
@@ -129,7 +129,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // can be enqueued, or a copy of KV ends; nullopt: not before something else happens.
   std::optional<Nanos> next_event() const;
   // When the device has done what it does now; nullopt: nothing, or it waits for copies of KV.
-  std::optional<Nanos> turn_ends_at() const;
+  std::optional<Nanos> item_ends_at() const;
   // Until then the engine's thread launches what it has submitted: it neither hears of ends nor
   // submits more, and what it has to tell it tells then.
   Nanos busy_until() const { return launches_.until(); }
@@ -193,10 +193,10 @@ class SimulatedExecutor final : public engine::StepExecutor {
     Nanos next_from;            // the next is enqueued then at the earliest
   };
   // Of the device: a resident step, or a range of a streamed one.
-  struct Turn {
+  struct StreamItem {
     Step* step = nullptr;
     std::optional<std::size_t> range;
-    std::optional<Nanos> waits_until = {};  // its turn has come, but no launch, or no copy of KV
+    std::optional<Nanos> waits_until = {};  // its time has come, but no launch, or no copy of KV
     Nanos ends = {};                        // once it runs
   };
 
@@ -209,10 +209,10 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void submit_streamed(std::unique_ptr<Step> step, weights::StepWeights weights);
   // Lets happen what happens up to now.
   void advance();
-  void enqueue(Turn turn, Nanos at);
-  // The turn has come: it runs from `at` on, or waits for its launch and for copies of KV.
-  void begin(Turn& turn, Nanos at);
-  void run(Turn& turn, Nanos at);
+  void enqueue(StreamItem item, Nanos at);
+  // The first item runs from `at` on, or waits for its launch and for copies of KV.
+  void begin(StreamItem& item, Nanos at);
+  void run(StreamItem& item, Nanos at);
   // When the stream has its next event; nullopt: it is empty.
   std::optional<Nanos> stream_event_at() const;
   // What the step reads of the KV, and what it chooses.
@@ -222,7 +222,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // How long the whole step computes, by what else the device does then.
   Nanos computes(const Step& step, Nanos at) const;
   void sample(Step& step);
-  void end_turn();
+  void end_item();
   void end_resident(Nanos at);
   void end_range(std::size_t index, Nanos at);
   void end_step(Step& step, Nanos at);
@@ -260,7 +260,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // In flight.
   std::deque<std::unique_ptr<Step>> resident_;
   std::unique_ptr<Step> streamed_;
-  std::deque<Turn> stream_;                // the first runs
+  std::deque<StreamItem> stream_;          // the first runs
   std::deque<request::StepResult> ended_;  // that wait() has not returned
   SimulatedCounters counters_;
   std::string violation_;

@@ -32,7 +32,7 @@ void SimulatedMover::add_model(ModelId id, const weights::CachedModel& cached) {
   model.copies.resize(cached.groups.size());
   model.committed.resize(extents);
   if (cached.streams()) {
-    model.places.emplace(*cached.stream, options_.extent);
+    model.ring_layout.emplace(*cached.stream, options_.extent);
     model.consumed = std::make_unique<SimulatedSemaphore>(clock_);
     model.streamed.resize(cached.stream->groups.size());
     for (Streamed& group : model.streamed) {
@@ -152,7 +152,7 @@ void SimulatedMover::copy_out(Bytes bytes) {
 void SimulatedMover::drop_streamed(Model& model, std::int64_t extent) {
   for (std::size_t i = 0; i < model.streamed.size(); ++i) {
     std::optional<Copy>& copy = model.streamed[i].copy;
-    const auto& extents = model.places->extents(static_cast<int>(i));
+    const auto& extents = model.ring_layout->extents(static_cast<int>(i));
     if (!copy || std::find(extents.begin(), extents.end(), extent) == extents.end()) continue;
     if (copy->ends > clock_.now()) blame("memory is taken from a ring that is filled");
     copy.reset();
@@ -190,14 +190,14 @@ void SimulatedMover::show_ring(Model& model, const WeightCommand& command) {
 
 void SimulatedMover::stream(Model& model, const WeightCommand& command) {
   const auto index = static_cast<std::size_t>(command.group);
-  for (const std::int64_t extent : model.places->extents(command.group)) {
+  for (const std::int64_t extent : model.ring_layout->extents(command.group)) {
     if (!model.committed.at(static_cast<std::size_t>(extent))) {
       blame("a group is streamed into a ring that is not there");
     }
   }
   Streamed& group = model.streamed.at(index);
   if (device::reached(group.last_pass, command.arrival)) blame("a pass is copied twice");
-  std::vector<int> overwritten = model.places->overwrites(command.group);
+  std::vector<int> overwritten = model.ring_layout->overwrites(command.group);
   overwritten.push_back(command.group);
   for (const int other : overwritten) {
     std::optional<Copy>& copy = model.streamed[static_cast<std::size_t>(other)].copy;

@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "base/id_map.h"
 #include "base/random.h"
-#include "simulate/ring_places.h"
+#include "simulate/ring_layout.h"
 #include "simulate/simulated_semaphore.h"
 #include "weights/weight_cache.h"
 #include "weights/weight_mover.h"
@@ -137,7 +137,7 @@ class SimulatedMover final : public weights::WeightMover {
     std::vector<std::optional<Copy>> copies;  // by group
     std::vector<bool> committed;              // by extent
     // Of a streamed model.
-    std::optional<RingPlaces> places;
+    std::optional<RingLayout> ring_layout;
     std::vector<Streamed> streamed;  // by streamed group
     std::unique_ptr<SimulatedSemaphore> consumed;
   };

@@ -53,7 +53,7 @@ struct Memory {
 
 CudaSliceOptions options_of(double utilization) {
   CudaSliceOptions options{.memory_utilization = utilization, .kv_frame = kFrame};
-  options.residency.turn_min = millis(20);
+  options.residency.quantum_min = millis(20);
   options.engine.core.prefix_caching = false;
   options.engine.core.schedule = {.tokens_per_step_max = 1024, .running_max = 16};
   return options;

@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "base/testing/arguments.h"
 #include "base/testing/must.h"
-#include "kernels/bench/machine_limits.h"
+#include "kernels/testing/random_bf16.h"
 #include "model/random_model.h"
 #include "slice/cuda_slice.h"
 #include "slice/testing/stress.h"
@@ -64,8 +64,8 @@ Catalogue catalogue() {
           .max_model_len = Tokens(1024),
           .config = config_of,
           .fill = [](auto memory, ModelId model) {
-            kernels::bench::fill_random_bf16(memory, 7 + static_cast<std::uint64_t>(model.value),
-                                             0.05f);
+            kernels::testing::fill_random_bf16(memory, 7 + static_cast<std::uint64_t>(model.value),
+                                               0.05f);
           }};
 }
 

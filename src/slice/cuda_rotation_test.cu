@@ -1,5 +1,5 @@
-// KV that turns between a GPU's frames and host memory: answers are to the bit those of a slice
-// where nothing moves. First at every step (testing/turning_executor.h), one request after the
+// KV that rotates between a GPU's frames and host memory: answers are to the bit those of a slice
+// where nothing moves. First at every step (testing/rotating_executor.h), one request after the
 // other; then as the engine rotates, for more requests than the frames hold.
 //
 //   cuda_rotation_gpu_test [--seed S] [--rounds N] [--stress-seconds N]
@@ -16,8 +16,8 @@
 #include "base/testing/must.h"
 #include "slice/cuda_slice.h"
 #include "slice/testing/bf16_models.h"
+#include "slice/testing/rotating_executor.h"
 #include "slice/testing/stress.h"
-#include "slice/testing/turning_executor.h"
 
 namespace causeway::slice {
 namespace {
@@ -27,7 +27,7 @@ using testing::AnswersSink;
 using testing::Catalogue;
 using testing::Crowd;
 using testing::Question;
-using testing::TurningExecutor;
+using testing::RotatingExecutor;
 
 constexpr std::int64_t kModels = 3;
 constexpr Bytes kFrame = mib(4);
@@ -43,7 +43,7 @@ constexpr std::int64_t kStressPrompts[] = {3, 500, 900};
 Catalogue catalogue() { return testing::bf16_catalogue(kModels, false); }
 
 // One step in flight: the front has to see the end of a step before it copies what that wrote.
-std::unique_ptr<Slice> open(Machine& machine, AnswersSink& sink, TurningExecutor::Seen* seen) {
+std::unique_ptr<Slice> open(Machine& machine, AnswersSink& sink, RotatingExecutor::Seen* seen) {
   CudaSliceOptions options{.kv = kKv, .kv_frame = kFrame};
   options.engine.core.steps_in_flight_max = 1;
   options.engine.core.prefix_caching = false;
@@ -51,7 +51,7 @@ std::unique_ptr<Slice> open(Machine& machine, AnswersSink& sink, TurningExecutor
   if (seen != nullptr) {
     options.kv_host = {.bytes = kKv + kFrame, .late_max = seconds(20)};
     options.executor_front = [seen](engine::StepExecutor& inner) {
-      return std::make_unique<TurningExecutor>(inner, TwinId(kKv / kFrame), *seen);
+      return std::make_unique<RotatingExecutor>(inner, TwinId(kKv / kFrame), *seen);
     };
   }
   const auto candidates = testing::candidates_of(catalogue());
@@ -115,7 +115,7 @@ bool turning(Machine& machine, ModelHome& home, const Clock& clock, std::uint64_
     Crowd crowd(catalogue(), {home, clock, *slice});
     expected = crowd.all_answers(kPrompts, kOutput, sink);
   }
-  TurningExecutor::Seen seen;
+  RotatingExecutor::Seen seen;
   AnswersSink sink;
   const auto slice = open(machine, sink, &seen);
   long wrong = 0;

@@ -259,7 +259,7 @@ CudaSlice::Chosen CudaSlice::with_config(const CudaCandidate& candidate,
   Chosen together = chosen_;
   model::CudaStepLimits& limits = together.limits;
   limits.rows = std::max(schedule.tokens_per_step_max, schedule.running_max);
-  limits.places = schedule.running_max;
+  limits.slots = schedule.running_max;
   const std::int64_t frames = frames_of(candidate.max_model_len, card);
   limits.frames = together.models() == 0 ? frames : std::max(limits.frames, frames);
   return together;
@@ -431,6 +431,7 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
                                                .kv_min = plan.kv_least / extent,
                                                .kv_max = plan.kv_most / extent};
   }
+  engine.may_warm_up = [this] { return !machine_.slices().serving(); };
   CAUSEWAY_ASSIGN(
       engine_, engine::Engine::start(engine, machine_.clock(), executor, sink, &estate_->cache()));
   estate_->mover().set_notify([this] { engine_->poke(); });

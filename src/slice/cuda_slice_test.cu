@@ -72,21 +72,21 @@ struct Memory {
 class Serving {
  public:
   Serving(Memory& memory, bool large, std::int64_t cached, FaultPlan* faults = nullptr,
-          Nanos turn = millis(100)) {
-    open(memory, large, cached, faults, turn);
+          Nanos quantum = millis(100)) {
+    open(memory, large, cached, faults, quantum);
     crowd_ = std::make_unique<Crowd>(catalogue_of(large),
                                      Crowd::Parts{memory.home, memory.clock, *slice_});
   }
   // The slice alone.
   static std::unique_ptr<Slice> open_slice(Memory& memory, bool large, std::int64_t cached,
-                                           FaultPlan* faults, Nanos turn, AnswersSink& sink) {
+                                           FaultPlan* faults, Nanos quantum, AnswersSink& sink) {
     const Catalogue catalogue = catalogue_of(large);
     const auto candidates = testing::candidates_of(catalogue);
     const auto card =
         must(model::make_card(catalogue.config(ModelId(1)), DType::kBF16, mib(4)), "a card");
     CudaSliceOptions options{.kv = gib(1), .kv_frame = mib(4)};
     options.weights = round_up(card.layout.bytes, mib(32)) * cached;
-    options.residency.turn_min = turn;
+    options.residency.quantum_min = quantum;
     options.residency.optional_after = {};
     options.engine.core.prefix_caching = false;
     options.engine.core.schedule = {.tokens_per_step_max = 1024, .running_max = 16};
@@ -114,8 +114,8 @@ class Serving {
   Slice& slice() { return *slice_; }
 
  private:
-  void open(Memory& memory, bool large, std::int64_t cached, FaultPlan* faults, Nanos turn) {
-    slice_ = open_slice(memory, large, cached, faults, turn, sink_);
+  void open(Memory& memory, bool large, std::int64_t cached, FaultPlan* faults, Nanos quantum) {
+    slice_ = open_slice(memory, large, cached, faults, quantum, sink_);
   }
 
   AnswersSink sink_;
@@ -393,9 +393,9 @@ long stress_sums(Memory& memory, const Plan& plan) {
       .cache = round_up(largest, device->capabilities().extent_bytes) * 2,
       .kv_frame = mib(4),
       .read_bytes_per_second = 2e12};
-  options.residency.turn_min = millis(5);
+  options.residency.quantum_min = millis(5);
   options.residency.optional_after = {};
-  options.residency.turn_factor = 1;
+  options.residency.quantum_factor = 1;
   options.engine.core.prefix_caching = false;
   options.engine.core.step_start =
       plan.seed % 2 == 0 ? engine::StepStart::kAtOnce : engine::StepStart::kJustInTime;

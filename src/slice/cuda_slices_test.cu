@@ -112,7 +112,7 @@ class Test {
                              .memory_utilization = utilization_,
                              .kv = kKv,
                              .kv_frame = kFrame};
-    options.residency.turn_min = millis(20);
+    options.residency.quantum_min = millis(20);
     options.engine.core.prefix_caching = false;
     options.engine.core.schedule = {.tokens_per_step_max = 1024, .running_max = 16};
     return {.home = home_, .clock = clock_, .open = [this, options](engine::OutputSink& sink) {

@@ -79,7 +79,7 @@ Catalogue streamed_catalogue(bool large) {
 std::unique_ptr<Slice> open(Memory& memory, const Catalogue& catalogue, Bytes weights,
                             FaultPlan* faults, AnswersSink& sink) {
   CudaSliceOptions options{.kv = gib(1), .kv_frame = kFrame, .weights = weights};
-  options.residency.turn_min = millis(20);
+  options.residency.quantum_min = millis(20);
   options.engine.core.prefix_caching = false;
   options.engine.core.schedule = {.tokens_per_step_max = 1024, .running_max = 16};
   if (faults != nullptr) {

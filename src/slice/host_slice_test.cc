@@ -38,7 +38,7 @@ class HostSliceTest : public ::testing::Test {
     device::HostMachineOptions host{.extent_bytes = kExtent};
     if (link > 0) host.links = device::make_link_tree({.link = link, .link_duplex = 2 * link});
     machine_ = must(Machine::open_host(host, {}, home_, clock_), "the machine");
-    options.residency.turn_min = millis(20);
+    options.residency.quantum_min = millis(20);
     slice_ = must(open_host_slice(options, *machine_, sink_), "the slice");
   }
 

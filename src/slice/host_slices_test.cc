@@ -66,7 +66,7 @@ class HostSlices : public ::testing::TestWithParam<Kind> {
     HostSliceOptions options{.kv = mib(1), .kv_frame = kFrame, .threads = 1};
     if (GetParam() == Kind::kCached) options.cache = kExtent * (model * 3 / 2 / kExtent);
     if (GetParam() == Kind::kStreamed) options.cache = model - kExtent;
-    options.residency.turn_min = millis(5);
+    options.residency.quantum_min = millis(5);
     options.engine.core.prefix_caching = false;
     return options;
   }

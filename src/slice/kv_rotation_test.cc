@@ -1,4 +1,4 @@
-// KV that turns between a host slice's frames and host memory, over modelled links: before every
+// KV that rotates between a host slice's frames and host memory, over modelled links: before every
 // step all KV that it reads has gone to its twins, is overwritten in its frames, and comes back
 // with the step. Answers are those of a slice where nothing moves.
 #include <gmock/gmock.h>
@@ -11,15 +11,15 @@
 #include "base/testing/must.h"
 #include "engine/testing/collecting_sink.h"
 #include "slice/host_slice.h"
+#include "slice/testing/rotating_executor.h"
 #include "slice/testing/small_model.h"
-#include "slice/testing/turning_executor.h"
 #include "transfer/testing/faulty_device.h"
 
 namespace causeway::slice {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::TurningExecutor;
+using testing::RotatingExecutor;
 using transfer::testing::FaultPlan;
 
 constexpr Bytes kFrame = kib(16);
@@ -67,8 +67,8 @@ class KvRotationTest : public ::testing::Test {
  protected:
   ~KvRotationTest() override { close(); }
 
-  // `link`: bytes per second each way. `turns`: KV does, at every step.
-  void open(double link, bool turns, Nanos late_max = seconds(30), Bytes cache = Bytes(0)) {
+  // `link`: bytes per second each way. `rotates`: KV does, at every step.
+  void open(double link, bool rotates, Nanos late_max = seconds(30), Bytes cache = Bytes(0)) {
     close();
     seen_.out = seen_.in = seen_.failed = seen_.given_up = 0;
     seen_.told_first = true;
@@ -76,13 +76,13 @@ class KvRotationTest : public ::testing::Test {
     options.link_front = [this](device::Device& device) {
       return std::make_unique<transfer::testing::FaultyDevice>(device, faults_);
     };
-    if (turns) {
+    if (rotates) {
       options.kv_host.bytes = kKv + kFrame;
       options.kv_host.late_max = late_max;
       options.executor_front = [&](engine::StepExecutor& inner) {
         EXPECT_TRUE(inner.capabilities().rotates);
         EXPECT_GT(inner.copy_rates().in, 0);
-        return std::make_unique<TurningExecutor>(inner, TwinId(kKv / kFrame), seen_);
+        return std::make_unique<RotatingExecutor>(inner, TwinId(kKv / kFrame), seen_);
       };
     }
     machine_ = must(Machine::open_host(
@@ -157,13 +157,13 @@ class KvRotationTest : public ::testing::Test {
   FaultPlan faults_;
   KeepingSink sink_;
   ModelHome home_{clock_, mib(64)};
-  TurningExecutor::Seen seen_;
+  RotatingExecutor::Seen seen_;
   std::unique_ptr<Machine> machine_;
   std::unique_ptr<Slice> slice_;
   std::int64_t next_request_ = 0;
 };
 
-TEST_F(KvRotationTest, AnswersAreTheSameWhenAllKvTurnsAtEveryStep) {
+TEST_F(KvRotationTest, AnswersAreTheSameWhenAllKvRotatesAtEveryStep) {
   open(1e9, false);
   EXPECT_EQ(slice_->link_bytes_out(), Bytes(0));
   const auto expected = answers();
@@ -227,7 +227,7 @@ TEST_F(KvRotationTest, CopiesInThatHangHoldUpAStepNoLongerThanTheyMay) {
   EXPECT_TRUE(seen_.told_first);
   faults_.release();
   // The copy that hung goes on to read its twin. An engine does not use that twin until it has;
-  // TurningExecutor, which uses the same twins at every step, would write to it.
+  // RotatingExecutor, which uses the same twins at every step, would write to it.
   EXPECT_FALSE(sink_.wait_for_ends(2, 1));
   (void)ask(30, 4);
   EXPECT_TRUE(sink_.wait_for_ends(2, 60));  // well or, late by chance, not

@@ -50,9 +50,9 @@ class SliceStressTest : public ::testing::Test {
     plan_.seed = static_cast<std::uint64_t>(setting("CAUSEWAY_STRESS_SEED", 1));
     plan_.length = nanos_from_seconds(setting("CAUSEWAY_STRESS_SECONDS", 2));
     plan_.progress = [](const std::string& line) { std::cout << "  " << line << std::endl; };
-    residency_.turn_min = millis(5);
+    residency_.quantum_min = millis(5);
     residency_.optional_after = {};
-    residency_.turn_factor = 1;
+    residency_.quantum_factor = 1;
     engine_.core.prefix_caching = false;
     engine_.core.step_start =
         plan_.seed % 2 == 0 ? engine::StepStart::kAtOnce : engine::StepStart::kJustInTime;

@@ -1,4 +1,4 @@
-// The host memory of a slice to which KV turns that gives up its frames: its twins, and the gates
+// The host memory of a slice to which KV rotates that gives up its frames: its twins, and the gates
 // by which steps wait for what comes back. The same for every device.
 #pragma once
 

@@ -47,8 +47,8 @@ class CompletionBoard {
     bool soon = false;
     std::optional<Status> outcome;
   };
-  // Counts outcomes: who polls looks here, because a mutex that somebody takes all the time is one
-  // that the engine's thread waits for.
+  // Counts outcomes. Threads that poll look here: the engine's thread would have to wait for a
+  // mutex that they took all the time.
   std::atomic<std::int64_t> outcomes_{0};
   mutable std::mutex mutex_;  // a leaf; guards what follows
   mutable std::condition_variable changed_;

@@ -138,8 +138,8 @@ std::optional<Chunk> Dispatcher::pull(int link, Direction direction, Nanos now) 
   Link& state = link_at(link, direction);
   CAUSEWAY_DCHECK(state.given_up <= state.chunks, "more copies were given up than are outstanding");
   if (state.chunks >= options_.depth || now < state.yields_until) return std::nullopt;
-  // A copy that was given up may stay for ever: it is nobody's turn.
-  if (!state.turns.may_pull(state.chunks - state.given_up)) return std::nullopt;
+  // A copy that was given up may stay for ever: it is no other's time slice.
+  if (!state.time_slices.may_pull(state.chunks - state.given_up)) return std::nullopt;
   for (int p = 0; p < kCopyPriorities; ++p) {
     const auto priority = static_cast<CopyPriority>(p);
     for (const int target : targets_for(link, direction, priority)) {
@@ -334,8 +334,8 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   const double rate = static_cast<double>(chunk.range.bytes().count) / to_seconds(now - from);
   learn(link, chunk, now - from, flying.started > link.last_done, alone);
   link.observed = now;
-  // What copies of our own take from each other is nobody's turn.
-  link.turns.ended(chunk.range.bytes(), now - from, has_company(chunk) ? 0 : alone);
+  // What copies of our own take from each other is no other's time slice.
+  link.time_slices.ended(chunk.range.bytes(), now - from, has_company(chunk) ? 0 : alone);
   if (options_.yield_for <= Nanos(0)) return;
   const LinkSet best = facts.best[at(chunk.target)];
   double expected = alone;

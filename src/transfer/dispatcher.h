@@ -22,7 +22,7 @@
 #include <set>
 #include <vector>
 
-#include "transfer/link_turns.h"
+#include "transfer/link_time_slices.h"
 #include "transfer/path_facts.h"
 #include "transfer/segment_table.h"
 #include "transfer/set_tuner.h"
@@ -44,7 +44,7 @@ struct DispatchOptions {
   std::array<Bytes, kDirections> chunk_bytes = {mib(5), mib(5)};
   Bytes chunk_bytes_min = mib(2);  // towards a task's end
   // Of tasks that have one path; twice this of large ones: between two copies of a stream the link
-  // idles for some 10 µs. Longer ones would leave too little room for turns with other traffic.
+  // idles for some 10 µs. Longer ones would leave too little room for time slices of other traffic.
   Bytes chunk_bytes_direct = mib(32);
   std::int64_t chunk_segments = 4'096;  // descriptors
   Bytes multipath_bytes_min = mib(12);  // smaller tasks go direct
@@ -176,7 +176,7 @@ class Dispatcher {
     double rate = 0;  // bytes per second, smoothed; 0: unknown
     Nanos observed;   // when, last
     Nanos yields_until;
-    LinkTurns turns;
+    LinkTimeSlices time_slices;
     LinkTraffic traffic;
   };
   struct Queue {

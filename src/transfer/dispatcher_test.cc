@@ -134,7 +134,7 @@ Nanos one_chunk_late(Dispatcher& dispatcher) {
 }
 
 // Somebody else had the link for 600 µs: we take as much, then it runs dry once.
-TEST(Dispatcher, BesideOthersALinkIsTakenInTurns) {
+TEST(Dispatcher, BesideOthersALinkIsTakenByTimeSlices) {
   Dispatcher dispatcher(small_direct_chunks(8), one_known_link());
   dispatcher.add(task(0, 0, gib(1)), kStart);
   const Nanos now = one_chunk_late(dispatcher);
@@ -144,7 +144,7 @@ TEST(Dispatcher, BesideOthersALinkIsTakenInTurns) {
   EXPECT_LT(pulled, 8);
 }
 
-TEST(Dispatcher, WorkTheOtherWayIsNobodysTurn) {
+TEST(Dispatcher, WorkTheOtherWayIsNoTimeSlice) {
   Dispatcher dispatcher(small_direct_chunks(8), one_known_link());
   dispatcher.add(task(0, 0, gib(1)), kStart);
   dispatcher.add(task(1, 0, gib(1), CopyPriority::kStep, Direction::kOut), kStart);
@@ -155,8 +155,8 @@ TEST(Dispatcher, WorkTheOtherWayIsNobodysTurn) {
   EXPECT_EQ(pulled, 8);
 }
 
-// A copy that was given up stays on the link; turns begin beside it all the same.
-TEST(Dispatcher, ACopyThatWasGivenUpEndsNoTurns) {
+// A copy that was given up stays on the link; time slices begin beside it all the same.
+TEST(Dispatcher, ACopyThatWasGivenUpEndsNoTimeSlices) {
   Dispatcher dispatcher(small_direct_chunks(2), one_known_link());
   dispatcher.add(task(0, 0, gib(1)), kStart);
   const auto stuck = dispatcher.pull(0, Direction::kIn, kStart);

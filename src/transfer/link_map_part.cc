@@ -10,12 +10,12 @@ namespace {
 
 // In new numbers; nullopt when a link of the set is left out.
 std::optional<LinkSet> renumbered(LinkSet set, const std::vector<int>& links) {
-  LinkSet fresh;
+  LinkSet part;
   for (std::size_t i = 0; i < links.size(); ++i) {
-    if (set.has(links[i])) fresh = fresh.with(static_cast<int>(i));
+    if (set.has(links[i])) part = part.with(static_cast<int>(i));
   }
-  if (fresh.count() != set.count()) return std::nullopt;
-  return fresh;
+  if (part.count() != set.count()) return std::nullopt;
+  return part;
 }
 
 std::optional<int> renumbered(int link, const std::vector<int>& links) {

@@ -18,7 +18,7 @@
 
 namespace causeway::transfer {
 
-// Traffic of somebody else: one copy after the other over one path.
+// Traffic of another program: one copy after the other over one path.
 struct BackgroundTraffic {
   int source = device::kHostEnd;
   int target = 0;

@@ -9,7 +9,7 @@
 
 namespace causeway::weights {
 
-// Whoever has the slots was …
+// Which experts have the slots: those that were …
 enum class ExpertPolicy : std::uint8_t {
   kWhole,       // no slots: layers are streamed as a whole
   kFrequency,   // chosen most often, with decay

@@ -94,7 +94,7 @@ ExtentDemand Residency::extent_demand() const {
 }
 
 void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
-  // A model that is asked again gets a new turn, unless another waits for its place already.
+  // A model that is asked again gets a new quantum, unless another waits for its place already.
   const bool contended = state_->first_waiting() != nullptr;
   const std::uint64_t call = ++state_->demand_calls;
   for (const ModelDemand& demand : demands) {
@@ -274,13 +274,13 @@ std::int64_t Residency::committed_extents() const { return state_->committed(); 
 double Residency::link_rate() const { return state_->link_rate(); }
 Residency::Counters Residency::counters() const { return state_->counters; }
 
-std::optional<Nanos> Residency::next_turn_end(Nanos now) const {
+std::optional<Nanos> Residency::next_quantum_end(Nanos now) const {
   const State::Model* waiting = state_->first_waiting();
   if (waiting == nullptr) return std::nullopt;
   std::optional<Nanos> next;
   for (const State::Model* model : state_->asked) {
     if (!model->groups.serves() || model->pinned) continue;
-    const Nanos end = state_->turn_end(*model, *waiting);
+    const Nanos end = state_->quantum_end(*model, *waiting);
     if (end > now && (!next || end < *next)) next = end;
   }
   return next;

@@ -7,18 +7,18 @@
 //   group   home ──bring──▶ arriving ──arrived──▶ cached ──drop──▶ home
 //                              └──────failed──────▶ home (extents stay until no step uses them)
 //
-//   model   queue (requests, groups missing) ──▶ arriving ──▶ served ──turn over──▶ leaving ─┐
+//   model   queue (requests, groups missing) ──▶ arriving ──▶ served ─quantum over─▶ leaving ┐
 //             ▲──────────── at the end, if it still has requests ◀── last step ended ────────┘
 //
 // Rules
 // - The queue is first come, first served: by when a model's requests began to wait. An arrival
 //   gets all the room that its required groups lack, or evicts nothing.
 // - Room is taken from cached groups that a step can also read at home; then from models without
-//   requests, cheapest to bring back first (bytes × rate of requests); then from models whose turn
-//   is over, longest served first; then from what models further back in the queue still have.
-//   Groups are dropped from the end of the reading order, only as many as are needed.
-// - A model that left when its turn was over takes no other's place before the other has had a
-//   whole turn since: two models do not swap for the sake of a third.
+//   requests, cheapest to bring back first (bytes × rate of requests); then from models whose
+//   quantum is over, longest served first; then from what models further back in the queue still
+//   have. Groups are dropped from the end of the reading order, only as many as are needed.
+// - A model that left when its quantum was over takes no other's place before the other has had a
+//   whole quantum since: two models do not swap for the sake of a third.
 // - Pinned models keep their place from when all that a step needs is cached; models with a step in
 //   flight are left to drain first ("leaving"), and are not stepped meanwhile.
 // - Groups that a step can read at home come one after the other when their model has been served
@@ -28,7 +28,7 @@
 //   they stayed at home.
 //
 // The wait of a model is bounded. With n models, arrivals that succeed and steps that end, a model
-// is served after at most the turns of the others, n arrivals, and 5 n of the longest steps. The
+// is served after at most the quanta of the others, n arrivals, and 5 n of the longest steps. The
 // queue is strict: a model that would fit now still waits for a larger one before it.
 //
 // An extent that neighbouring groups share is committed while one of them needs it. After
@@ -64,8 +64,8 @@ struct ResidencyOptions {
   Bytes extent = mib(32);
   std::int64_t extents = 0;      // budget of the cache, at the start
   std::int64_t extents_max = 0;  // what set_budget() may give later; 0: no more than there is now
-  Nanos turn_min = millis(500);
-  double turn_factor = 4;  // × the time that bringing the model takes
+  Nanos quantum_min = millis(500);
+  double quantum_factor = 4;  // × the time that bringing the model takes
   // Groups that a step can read at home come when the model has been served for so long: copies
   // into the device's memory slow down the steps beside them, and the first ones after a switch
   // have waited already.
@@ -128,7 +128,7 @@ class Residency {
   // By the user: never evicted once it is there. A pin brings nothing by itself.
   void set_pinned(ModelId model, bool pinned);
   // kResourceExhausted when the pinned models do not fit a budget that shrinks. A smaller budget
-  // evicts over the next decide() calls, also models within their turn.
+  // evicts over the next decide() calls, also models within their quantum.
   Status set_budget(std::int64_t extents);
   std::int64_t budget() const;
   // As of the last demand().
@@ -202,8 +202,8 @@ class Residency {
   // What predictions count on, bytes per second. Where nothing is granted: what the last arrivals
   // had; before the first 0, and a step waits for its weights.
   double link_rate() const;
-  // When the next turn ends that a model in the queue waits for: decide() then has more to give.
-  std::optional<Nanos> next_turn_end(Nanos now) const;
+  // When the next quantum ends that a model in the queue waits for: decide() then has more to give.
+  std::optional<Nanos> next_quantum_end(Nanos now) const;
 
   struct Counters {
     std::int64_t arrivals = 0;   // begun

@@ -63,7 +63,7 @@ bool Residency::State::is_quiet(Nanos now) {
 void Residency::State::shrink(Nanos now) {
   RoomWanted wanted;
   wanted.extents = used() - budget;
-  wanted.last = Victims::kInTurn;
+  wanted.last = Victims::kInQuantum;
   if (wanted.extents <= 0) return;
   plan_room(wanted, now);
   for (Model* const one : active) {
@@ -178,8 +178,10 @@ std::int64_t Residency::State::room_of(const Model& model, Victims kind, const R
     if (!model.idle || !rarer || model.steps > 0 || kind != Victims::kIdle) return 0;
   }
   if (kind == Victims::kOptional) return model.steps > 0 ? 0 : model.groups.optional_used();
-  Victims own = Victims::kInTurn;
-  if (wanted.taker != nullptr && now >= turn_end(model, *wanted.taker)) own = Victims::kTurnOver;
+  Victims own = Victims::kInQuantum;
+  if (wanted.taker != nullptr && now >= quantum_end(model, *wanted.taker)) {
+    own = Victims::kQuantumOver;
+  }
   if (!model.groups.serves()) own = Victims::kQueued;
   if (model.idle) own = Victims::kIdle;
   return kind == own ? model.groups.used() - model.planned : 0;
@@ -191,8 +193,8 @@ double Residency::State::rank_of(const Model& model, Victims kind, std::int64_t 
     case Victims::kOptional:
     case Victims::kIdle: return static_cast<double>(extents) * heat(model, now);
     case Victims::kQueued: return -static_cast<double>(model.ticket);
-    case Victims::kTurnOver:
-    case Victims::kInTurn: return static_cast<double>(model.served_since.count);
+    case Victims::kQuantumOver:
+    case Victims::kInQuantum: return static_cast<double>(model.served_since.count);
   }
   return 0;
 }
@@ -220,7 +222,7 @@ std::int64_t Residency::State::take_from(Victims kind, std::int64_t wanted, Nano
 // can do without. Ranks count no more of a model than is still wanted.
 void Residency::State::choose(Victims kind, std::int64_t wanted, Nanos now) {
   // Those that are stepped keep their order until they have drained: their use changes it.
-  const bool stepped = kind == Victims::kTurnOver || kind == Victims::kInTurn;
+  const bool stepped = kind == Victims::kQuantumOver || kind == Victims::kInQuantum;
   const auto used = [stepped](const Candidate& candidate) {
     return stepped ? Nanos(0) : candidate.model->last_used;
   };

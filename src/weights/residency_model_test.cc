@@ -138,8 +138,8 @@ class History {
     ResidencyOptions options;
     options.extent = kExtent;
     options.extents = budget_;
-    options.turn_min = millis(random_.between(1, 200));
-    options.turn_factor = random_.uniform() * 4;
+    options.quantum_min = millis(random_.between(1, 200));
+    options.quantum_factor = random_.uniform() * 4;
     if (random_.chance(0.5)) options.optional_after = millis(random_.between(0, 20));
     options.arrivals_max = static_cast<int>(random_.between(1, 3));
     options.attempts_max = static_cast<int>(random_.between(1, 3));

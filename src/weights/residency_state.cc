@@ -129,10 +129,10 @@ Residency::Readiness Residency::State::readiness(const LinkAhead& ahead, Nanos c
   return {.now = false, .at = at};
 }
 
-Nanos Residency::State::turn_end(const Model& model, const Model& waiting) const {
+Nanos Residency::State::quantum_end(const Model& model, const Model& waiting) const {
   const double brings = to_seconds(copy_time(model.groups.required_bytes()).value_or(Nanos(0)));
   return std::max(model.served_since, waiting.left_at) +
-         std::max(options.turn_min, nanos_from_seconds(options.turn_factor * brings));
+         std::max(options.quantum_min, nanos_from_seconds(options.quantum_factor * brings));
 }
 
 Residency::State::LinkUse Residency::State::end_copy(const Model& model, int group,

@@ -53,7 +53,7 @@ class Residency::State {
     bool active = false;     // as State::active has it
     Nanos served_since{};
     Nanos brought_at{};      // when the last of its required groups came
-    Nanos left_at = kNever;  // when its turn was ended for another, if it waits since
+    Nanos left_at = kNever;  // when its quantum was ended for another, if it waits since
 
     int steps = 0;     // in flight
     int poisoned = 0;  // the oldest of them
@@ -84,7 +84,7 @@ class Residency::State {
   };
 
   // Whose room may be taken, in this order.
-  enum class Victims : std::uint8_t { kOptional, kIdle, kTurnOver, kQueued, kInTurn };
+  enum class Victims : std::uint8_t { kOptional, kIdle, kQuantumOver, kQueued, kInQuantum };
   struct RoomWanted {
     std::int64_t extents = 0;
     const Model* taker = nullptr;  // null: the budget
@@ -111,8 +111,8 @@ class Residency::State {
   std::optional<Nanos> copy_time(Bytes bytes) const;  // nullopt: nothing is known of the link
   Bytes needed(const Model& model) const;             // LinkAhead::needed, now
   Readiness readiness(const LinkAhead& ahead, Nanos computes, Nanos begins) const;
-  // Against one that waits. The turn of a model counts anew against one that left before it.
-  Nanos turn_end(const Model& model, const Model& waiting) const;
+  // Against one that waits. The quantum of a model counts anew against one that left before it.
+  Nanos quantum_end(const Model& model, const Model& waiting) const;
 
   // The copy's end is taken off the link, and its use since its last event is returned.
   LinkUse end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now);

@@ -233,22 +233,22 @@ TEST(Residency, TheRateOfRequestsDecays) {
   EXPECT_EQ(cache.residency.cached_bytes(kB), kExtent * 2);
 }
 
-TEST(Residency, AModelKeepsItsPlaceForItsTurnAndLeavesWhenItsStepsHaveEnded) {
+TEST(Residency, AModelKeepsItsPlaceForItsQuantumAndLeavesWhenItsStepsHaveEnded) {
   Cache cache(options_of(2));
   cache.add(kA, model_of(2, 1));
   cache.add(kB, model_of(2, 1));
   cache.demand({{.model = kA, .requests = 1, .arrived = 1}});
   cache.decide();
   cache.copies_end();
-  const Nanos turn_end = cache.now + millis(500);
+  const Nanos quantum_end = cache.now + millis(500);
   cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1, .arrived = 1}});
   EXPECT_TRUE(cache.decide().empty());
-  EXPECT_EQ(cache.residency.next_turn_end(cache.now), turn_end);
+  EXPECT_EQ(cache.residency.next_quantum_end(cache.now), quantum_end);
   cache.residency.step_begins(kA);
-  cache.now = turn_end - Nanos(1);
+  cache.now = quantum_end - Nanos(1);
   EXPECT_TRUE(cache.decide().empty());
   EXPECT_TRUE(cache.ready(kA));
-  cache.now = turn_end;
+  cache.now = quantum_end;
   EXPECT_TRUE(cache.decide().empty());
   EXPECT_TRUE(cache.residency.leaving(kA));
   EXPECT_FALSE(cache.ready(kA));
@@ -256,7 +256,7 @@ TEST(Residency, AModelKeepsItsPlaceForItsTurnAndLeavesWhenItsStepsHaveEnded) {
   EXPECT_EQ(cache.decide().size(), 4u);  // decommit, commit, two copies
   cache.copies_end();
   EXPECT_TRUE(cache.ready(kB));
-  // A waits now, at the end of the queue, and gets its turn after B's.
+  // A waits now, at the end of the queue, and gets its quantum after B's.
   cache.now += millis(499);
   EXPECT_TRUE(cache.decide().empty());
   cache.now += millis(1);
@@ -292,9 +292,9 @@ TEST(Residency, TheModelThatLeavesStaysTheSameUntilItHasDrained) {
   EXPECT_EQ(cache.copies[0].model, kC);
 }
 
-TEST(Residency, ATurnIsAtLeastSomeTimesTheArrival) {
+TEST(Residency, AQuantumIsAtLeastSomeTimesTheArrival) {
   ResidencyOptions options = options_of(2);
-  options.turn_min = millis(1);
+  options.quantum_min = millis(1);
   Cache cache(options);
   cache.residency.grant(static_cast<double>(kExtent.count) / 0.1, cache.now);  // an extent: 100 ms
   cache.add(kA, model_of(2, 1));
@@ -302,7 +302,7 @@ TEST(Residency, ATurnIsAtLeastSomeTimesTheArrival) {
   cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1}});
   cache.decide();
   cache.copies_end(millis(100));
-  EXPECT_EQ(cache.residency.next_turn_end(cache.now), cache.now + millis(800));
+  EXPECT_EQ(cache.residency.next_quantum_end(cache.now), cache.now + millis(800));
 }
 
 TEST(Residency, AllOrNothingIsEvicted) {
@@ -317,7 +317,7 @@ TEST(Residency, AllOrNothingIsEvicted) {
   cache.demand({{.model = kA, .requests = 1}, {.model = kB, .requests = 1}});
   cache.decide();
   cache.copies_end();
-  // A's turn is over, B's is not: C waits for both, and A is stepped meanwhile.
+  // A's quantum is over, B's is not: C waits for both, and A is stepped meanwhile.
   cache.demand(
       {{.model = kA, .requests = 1}, {.model = kB, .requests = 1}, {.model = kC, .requests = 1}});
   EXPECT_TRUE(cache.decide().empty());
@@ -329,7 +329,7 @@ TEST(Residency, AllOrNothingIsEvicted) {
   EXPECT_FALSE(cache.ready(kB));
 }
 
-TEST(Residency, ATurnIsNotRenewedWhileAnotherModelWaits) {
+TEST(Residency, AQuantumIsNotRenewedWhileAnotherModelWaits) {
   Cache cache(options_of(4));
   cache.add(kA, model_of(2, 1));
   cache.add(kB, model_of(2, 1));
@@ -339,16 +339,16 @@ TEST(Residency, ATurnIsNotRenewedWhileAnotherModelWaits) {
   cache.demand(first);
   cache.decide();
   cache.copies_end();
-  const Nanos turns_end = cache.now + millis(500);
+  const Nanos quantum_end = cache.now + millis(500);
   const std::vector<ModelDemand> all = {
       {.model = kA, .requests = 1}, {.model = kB, .requests = 1}, {.model = kC, .requests = 1}};
   cache.demand(all);
   EXPECT_TRUE(cache.decide().empty());
   cache.now += millis(400);
   cache.demand(std::vector<ModelDemand>(all.begin() + 1, all.end()));
-  EXPECT_TRUE(cache.decide().empty());  // B is in its turn, and A alone is not enough
+  EXPECT_TRUE(cache.decide().empty());  // B is in its quantum, and A alone is not enough
   cache.demand(all);
-  cache.now = turns_end;
+  cache.now = quantum_end;
   ASSERT_EQ(cache.decide().size(), 7u);
   EXPECT_EQ(cache.copies.front().model, kC);
 }
@@ -683,7 +683,7 @@ TEST(Residency, EmbeddingsAreDroppedFirst) {
   cache.demand({{.model = kB, .requests = 1}, {.model = kC, .requests = 1}});
   cache.decide();
   cache.copies_end();
-  // B is in its turn, and still loses the group that its steps can do without.
+  // B is in its quantum, and still loses the group that its steps can do without.
   for (const ModelId model : {kA, kB, kC}) EXPECT_TRUE(cache.ready(model));
   EXPECT_EQ(cache.residency.place(kA, 2), GroupPlace::kHome);
   EXPECT_EQ(cache.residency.place(kB, 2), GroupPlace::kHome);
@@ -724,7 +724,7 @@ TEST(Residency, RoomThatAnEmbeddingOnItsWayWillGiveBackIsWaitedFor) {
   cache.copies_end();
   cache.decide();
   ASSERT_EQ(cache.residency.place(kA, 2), GroupPlace::kArriving);
-  // C needs all of A. B, whose turn is over, is not asked for room that A is about to give.
+  // C needs all of A. B, whose quantum is over, is not asked for room that A is about to give.
   cache.now += seconds(60);
   cache.demand({{.model = kB, .requests = 1}, {.model = kC, .requests = 1}});
   EXPECT_TRUE(cache.decide().empty());

@@ -77,22 +77,22 @@ class Slice {
     return nanos_from_seconds(static_cast<double>(bytes.count) / rate_);
   }
   // At the slower of the rates that the machine may believe in.
-  Nanos turn(const SimulatedModel& model) const {
+  Nanos quantum(const SimulatedModel& model) const {
     const double rate = std::min(rate_, granted_);
-    return std::max(options_.turn_min,
-                    nanos_from_seconds(options_.turn_factor *
+    return std::max(options_.quantum_min,
+                    nanos_from_seconds(options_.quantum_factor *
                                        static_cast<double>(bytes_of(model).count) / rate));
   }
-  // The turns of the others, n arrivals, and the steps between: two drain for each of n models, a
+  // The quanta of the others, n arrivals, and the steps between: two drain for each of n models, a
   // step in flight waits for copies as long as it computes, and n are stepped in turn.
   Nanos wait_bound(ModelId id) const {
-    Nanos turns, arrivals, step_max;
+    Nanos quanta, arrivals, step_max;
     for (const auto& [other, model] : models) {
-      if (other != id) turns += turn(model);
+      if (other != id) quanta += quantum(model);
       arrivals += copies(bytes_of(model));
       step_max = std::max(step_max, model.step);
     }
-    return turns + arrivals + step_max * (5 * std::ssize(models));
+    return quanta + arrivals + step_max * (5 * std::ssize(models));
   }
 
   Residency residency;
@@ -182,8 +182,8 @@ class Slice {
     const Nanos step = steps_.empty() ? kNever : steps_.front().ends;
     Nanos change = kNever;
     for (const auto& [id, model] : models) change = std::min(change, model.changes_at);
-    const Nanos turn = residency.next_turn_end(now).value_or(kNever);
-    const Nanos next = std::min({copy, step, change, turn, asks_at_});
+    const Nanos quantum = residency.next_quantum_end(now).value_or(kNever);
+    const Nanos next = std::min({copy, step, change, quantum, asks_at_});
     ASSERT_NE(next, kNever) << "models wait, but nothing will ever happen";
     now = std::max(now, next);
     if (next == copy) return end_copy();
@@ -255,7 +255,7 @@ SimulatedModel random_model(Random& random) {
   return model;
 }
 
-TEST(ResidencyWait, EveryModelIsServedWithinTheTurnsOfTheOthersAndAllArrivals) {
+TEST(ResidencyWait, EveryModelIsServedWithinTheQuantaOfTheOthersAndAllArrivals) {
   double part_max = 0;
   std::int64_t evictions = 0;
   for (std::uint64_t seed = 1; seed <= rounds<std::uint64_t>(150); ++seed) {
@@ -274,8 +274,8 @@ TEST(ResidencyWait, EveryModelIsServedWithinTheTurnsOfTheOthersAndAllArrivals) {
     const double rate = 2e9 + random.uniform() * 50e9;
     ResidencyOptions options;
     options.extents = random.between(largest, std::max(largest, all - 1));
-    options.turn_min = millis(random.between(1, 300));
-    options.turn_factor = random.uniform() * 4;
+    options.quantum_min = millis(random.between(1, 300));
+    options.quantum_factor = random.uniform() * 4;
     const double granted = rate * (0.5 + random.uniform() * 1.5);
     options.arrivals_max = static_cast<int>(random.between(1, 2));
     Slice slice(options, {.rate = rate, .granted = granted}, seed);
@@ -309,7 +309,7 @@ TEST(ResidencyWait, ThreeModelsOnRoomForTwoTakeTurnsAndDoNotThrash) {
   const Nanos begin = slice.now;
   slice.run(begin + seconds(60));
   const Residency::Counters counters = slice.residency.counters();
-  // One arrival a turn of 500 ms, at most, beside the first two.
+  // One arrival a quantum of 500 ms, at most, beside the first two.
   EXPECT_LE(counters.arrivals, 60 * 2 + 3);
   EXPECT_GE(counters.arrivals, 60);
   EXPECT_LE(counters.brought.count, counters.arrivals * (kExtent * 8).count);
@@ -317,7 +317,7 @@ TEST(ResidencyWait, ThreeModelsOnRoomForTwoTakeTurnsAndDoNotThrash) {
   for (const auto& [id, model] : slice.models) steps += model.steps;
   for (const auto& [id, model] : slice.models) {
     EXPECT_GT(model.steps * 4, steps) << "each gets about a third";
-    EXPECT_LT(model.waited_max, millis(600)) << "about one turn";
+    EXPECT_LT(model.waited_max, millis(600)) << "about one quantum";
   }
 }
 

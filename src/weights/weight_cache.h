@@ -100,8 +100,10 @@ class WeightCache {
   // Why the model's requests must end with an error, once: its weights could not be brought.
   std::optional<std::string> take_failure(ModelId model);
 
-  // When a turn ends that some model waits for: update() then has more to give.
-  std::optional<Nanos> next_turn_end(Nanos now) const { return residency_.next_turn_end(now); }
+  // When a quantum ends that some model waits for: update() then has more to give.
+  std::optional<Nanos> next_quantum_end(Nanos now) const {
+    return residency_.next_quantum_end(now);
+  }
   Bytes cached_bytes(ModelId model) const { return residency_.cached_bytes(model); }
   // Of the groups that a step cannot do without, those that are not there yet; and how long the
   // link needs for them, if it has nothing else to do; zero where nothing is known of it.

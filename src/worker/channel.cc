@@ -214,9 +214,11 @@ Result<std::optional<Received>> Channel::receive(Nanos timeout) {
     std::uint64_t ignored = 0;
     (void)!::read(wakeup_.get(), &ignored, sizeof ignored);
   }
-  if ((polled[0].revents & POLLOUT) != 0) CAUSEWAY_TRY(flush());
+  Status flushed;
+  if ((polled[0].revents & POLLOUT) != 0) flushed = flush();
   quiet_ = (polled[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0;
-  if (!quiet_) CAUSEWAY_TRY(read());
+  // What the other side said before it went is heard: read() finds that it has gone behind that.
+  CAUSEWAY_TRY(quiet_ ? flushed : read());
   return next();
 }
 

@@ -160,9 +160,7 @@ void fields(V& v, Of<V, Prepare>& m) {
   v(m.plan);
 }
 template <typename V>
-void fields(V& v, Of<V, Prepared>& m) {
-  v.count(m.free.count);
-}
+void fields(V&, Of<V, Prepared>&) {}
 template <typename V>
 void fields(V&, Of<V, Open>&) {}
 template <typename V>
@@ -177,7 +175,6 @@ void fields(V& v, Of<V, Opened::Slice>& slice) {
 template <typename V>
 void fields(V& v, Of<V, Opened>& m) {
   v(m.slices);
-  v.count(m.taken.count);
 }
 template <typename V>
 void fields(V& v, Of<V, Failed>& m) {
@@ -220,5 +217,13 @@ void fields(V& v, Of<V, Observed>& m) {
 }
 template <typename V>
 void fields(V&, Of<V, Alive>&) {}
+template <typename V>
+void fields(V& v, Of<V, Queued>& m) {
+  v(m.slice, m.request);
+}
+template <typename V>
+void fields(V& v, Of<V, Stepping>& m) {
+  v(m.slice, m.requests);
+}
 
 }  // namespace causeway::worker

@@ -28,15 +28,30 @@ fleet::CatalogueEntry entry_of(const Attach& wanted) {
   return entry;
 }
 
-}  // namespace
-
-void HostedSlices::Sink::on_outputs(std::vector<request::Output> outputs) {
-  // What cannot be sent ends the connection; its reader learns of it.
-  const Status sent = channel_.send(encode(Outputs{slice_, std::move(outputs)}));
+// What cannot be sent ends the connection; its reader learns of it.
+void send_or_end(Channel& channel, const Message& message) {
+  const Status sent = channel.send(encode(message));
   if (!sent.ok() && sent.error().code == ErrorCode::kResourceExhausted) {
     spdlog::error("worker: {}; it ends", sent.error().message);
     std::_Exit(1);  // a token is lost: no request may go on without it
   }
+}
+
+}  // namespace
+
+void HostedSlices::Sink::on_outputs(std::vector<request::Output> outputs) {
+  send_or_end(channel_, Outputs{slice_, std::move(outputs)});
+}
+
+void HostedSlices::Watch::queued(RequestId request) {
+  send_or_end(channel_, Queued{slice_, request});
+}
+
+// Sequences that decode are the same in step after step.
+void HostedSlices::Watch::steps(std::span<const RequestId> requests) {
+  if (std::equal(requests.begin(), requests.end(), told_.begin(), told_.end())) return;
+  told_.assign(requests.begin(), requests.end());
+  send_or_end(channel_, Stepping{slice_, told_});
 }
 
 HostedSlices::HostedSlices(Channel& channel, const WorkerServerOptions& options, const Clock& clock)
@@ -55,20 +70,21 @@ HostedSlices::~HostedSlices() {
 
 Status HostedSlices::prepare(const WorkerPlan& plan, SliceOpener& opener) {
   CAUSEWAY_ASSIGN(machine_, opener.open_machine(plan, home_, clock_));
-  return channel_.send(encode(Prepared{opener.free_memory(plan, *machine_)}));
+  return channel_.send(encode(Prepared{}));
 }
 
-Status HostedSlices::open(const WorkerPlan& plan, SliceOpener& opener) {
+Status HostedSlices::open(WorkerPlan plan, SliceOpener& opener) {
   Opened opened;
   for (std::size_t i = 0; i < plan.slices.size(); ++i) {
     One one;
     one.sink = std::make_unique<Sink>(channel_, static_cast<std::int32_t>(i));
+    one.watch = std::make_unique<Watch>(channel_, static_cast<std::int32_t>(i));
+    plan.slices[i].engine.core.watch = one.watch.get();
     auto slice = opener.open_slice(plan, i, *machine_, *one.sink);
     if (!slice.ok()) return slice.error().with_context("slice " + std::to_string(i));
     one.slice = std::move(slice).value();
     one.engine = std::make_unique<fleet::EngineSlice>(home_, *one.slice);
     opened.slices.push_back({one.slice->frames(), one.slice->weight_room(), one.slice->limits()});
-    opened.taken += one.slice->device().arena().memory_taken();
     slices_.push_back(std::move(one));
   }
   compiler_ = std::make_unique<grammar::Compiler>(grammar::CompilerOptions(), clock_);

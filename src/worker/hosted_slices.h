@@ -10,10 +10,12 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 #include <variant>
 #include <vector>
 
+#include "engine/step_watch.h"
 #include "fleet/engine_slice.h"
 #include "grammar/compiler.h"
 #include "slice/model_home.h"
@@ -33,7 +35,7 @@ class HostedSlices {
 
   Status prepare(const WorkerPlan& plan, SliceOpener& opener);
   // After prepare(), of the same.
-  Status open(const WorkerPlan& plan, SliceOpener& opener);
+  Status open(WorkerPlan plan, SliceOpener& opener);
   // Until the connection ends: always an error. kUnavailable: the supervisor has gone.
   Status serve();
 
@@ -48,8 +50,22 @@ class HostedSlices {
     Channel& channel_;
     const std::int32_t slice_;
   };
+  // Says what a slice is about to do, so that the supervisor knows if this process does not survive
+  // it.
+  class Watch final : public engine::StepWatch {
+   public:
+    Watch(Channel& channel, std::int32_t slice) : channel_(channel), slice_(slice) {}
+    void queued(RequestId request) override;
+    void steps(std::span<const RequestId> requests) override;
+
+   private:
+    Channel& channel_;
+    const std::int32_t slice_;
+    std::vector<RequestId> told_;
+  };
   struct One {
     std::unique_ptr<Sink> sink;
+    std::unique_ptr<Watch> watch;
     std::unique_ptr<slice::Slice> slice;
     std::unique_ptr<fleet::EngineSlice> engine;
     std::vector<std::byte> told;  // of all models together, the last time

@@ -23,7 +23,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 4;
+inline constexpr std::uint32_t kProtocol = 5;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // nobody else's first bytes
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -72,11 +72,8 @@ struct Hello {
 struct Prepare {
   WorkerPlan plan;
 };
-struct Prepared {
-  Bytes free;  // of the device's memory; zero: it does not say
-};
-// The slices of the plan. No process before this one has memory any more, or there is enough beside
-// it (restart.h).
+struct Prepared {};
+// The slices of the plan: no process before this one has memory any more.
 struct Open {};
 struct Opened {
   struct Slice {
@@ -85,7 +82,6 @@ struct Opened {
     slice::SliceLimits limits;
   };
   std::vector<Slice> slices;
-  Bytes taken;  // of the device's memory, by all of them
 };
 // Of Prepare or Open: the worker ends.
 struct Failed {
@@ -141,6 +137,18 @@ struct Outputs {
   std::vector<request::Output> outputs;
 };
 
+// Before anything else is done for it: the request waits in the slice's engine.
+struct Queued {
+  std::int32_t slice = 0;
+  RequestId request;
+};
+// Before anything is done for a step: the requests of it and of those in flight
+// (engine::StepWatch). The others of the slice wait, from Queued on.
+struct Stepping {
+  std::int32_t slice = 0;
+  std::vector<RequestId> requests;
+};
+
 // What has changed since the last one.
 struct Observed {
   std::int32_t slice = 0;
@@ -149,8 +157,9 @@ struct Observed {
 };
 struct Alive {};
 
-using Message = std::variant<Hello, Prepare, Prepared, Open, Opened, Failed, Attach, Attached,
-                             Detach, Detached, Submit, Cancel, Outputs, Observed, Alive>;
+using Message =
+    std::variant<Hello, Prepare, Prepared, Open, Opened, Failed, Attach, Attached, Detach, Detached,
+                 Submit, Cancel, Outputs, Observed, Alive, Queued, Stepping>;
 
 std::vector<std::byte> encode(const Message& message);
 // Of any bytes. kCorrupt.

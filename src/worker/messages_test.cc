@@ -94,9 +94,9 @@ std::vector<Message> one_of_each() {
       engine::random_requests({.count = 40, .edited = true, .scored = true}, random);
   std::vector<Message> messages{Hello{.version = "1.2"},
                                 Prepare{some_plan()},
-                                Prepared{gib(60)},
+                                Prepared{},
                                 Open{},
-                                Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}, gib(24)},
+                                Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
                                 Failed{{ErrorCode::kDevice, "no GPU"}},
                                 Attach{4,
                                        1,
@@ -118,7 +118,9 @@ std::vector<Message> one_of_each() {
                                 Cancel{1, RequestId(4)},
                                 Outputs{1, {some_output(), request::Output()}},
                                 Observed{1, some_observation(), {{ModelId(2), some_observation()}}},
-                                Alive{}};
+                                Alive{},
+                                Queued{2, RequestId(5)},
+                                Stepping{1, {RequestId(3), RequestId(8)}}};
   for (const request::Request& request : requests) messages.emplace_back(Submit{1, request});
   request::Request embedded = requests[1];
   embedded.pooling = request::Pooling::kMean;

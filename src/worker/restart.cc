@@ -15,25 +15,14 @@ Nanos restart_pause(std::int64_t losses, Nanos least, Nanos most) {
   return pause;
 }
 
-bool fits_beside(const std::vector<SlicePlan>& slices, Bytes free, Bytes taken) {
-  constexpr Bytes kReserve = gib(1);  // for what the driver takes while they are opened
-  const bool stated = std::all_of(slices.begin(), slices.end(), [](const SlicePlan& slice) {
-    return slice.weights > Bytes(0) && slice.kv > Bytes(0);
-  });
-  return stated && taken > Bytes(0) && free >= taken + kReserve;
-}
-
 std::string in_words(const RestartParts& parts) {
   const std::string starts =
       parts.starts > 1 ? fmt::format(" and {} starts", parts.starts) : std::string();
-  const std::string end =
-      parts.end > Nanos(0) ? fmt::format("end of the old process {:.0f} ms", to_millis(parts.end))
-                           : "the old process has not ended yet";
   return fmt::format(
-      "{:.0f} ms{} after it was lost: {}, beside it start {:.0f} ms and preparing {:.0f} ms, "
-      "waiting for that end {:.0f} ms, opening {:.0f} ms",
-      to_millis(parts.all), starts, end, to_millis(parts.hello), to_millis(parts.prepare),
-      to_millis(parts.wait), to_millis(parts.open));
+      "{:.0f} ms{} after it was lost: end of the old process {:.0f} ms, beside it start {:.0f} ms "
+      "and preparing {:.0f} ms, waiting for that end {:.0f} ms, opening {:.0f} ms",
+      to_millis(parts.all), starts, to_millis(parts.end), to_millis(parts.hello),
+      to_millis(parts.prepare), to_millis(parts.wait), to_millis(parts.open));
 }
 
 }  // namespace causeway::worker

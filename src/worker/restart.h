@@ -3,10 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/units.h"
-#include "worker/messages.h"
 
 namespace causeway::worker {
 
@@ -15,20 +13,13 @@ namespace causeway::worker {
 // `least` before the second, then doubled, to `most`.
 Nanos restart_pause(std::int64_t losses, Nanos least, Nanos most);
 
-// Whether slices may be opened while a process that was killed may still have its own: they state
-// their sizes, so that they are the same whatever is free, and `free` of the device's memory is
-// enough for what they took before. `taken`: zero: not known.
-bool fits_beside(const std::vector<SlicePlan>& slices, Bytes free, Bytes taken);
-
 //  lost ─┬─ killed ──────── end ────────▶ reaped ─┐
 //        └─ started ─ hello ─▶ prepare ─▶ wait ───┴─ open ─▶ serves again
-//
-// The wait is left out where fits_beside().
 //
 // Of the last start, if it took several.
 struct RestartParts {
   std::int64_t starts = 1;
-  Nanos end = {};      // of the old process, from SIGKILL until waitpid has it; zero: not yet
+  Nanos end = {};      // of the old process, from SIGKILL until waitpid has it
   Nanos hello = {};    // from the start of the new one to its Hello
   Nanos prepare = {};  // until it was prepared
   Nanos wait = {};     // from then until the old one had ended

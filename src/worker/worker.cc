@@ -53,6 +53,7 @@ Status WorkerSlice::detach(ModelId model, Nanos timeout) {
 }
 Bytes WorkerSlice::link_bytes() const { return worker_.state().observe(number_).link_bytes; }
 bool WorkerSlice::returned() { return worker_.state().returned(number_); }
+std::vector<RequestId> WorkerSlice::suspects() const { return worker_.state().suspects(number_); }
 std::int64_t WorkerSlice::frames() const { return worker_.state().opened(number_).frames; }
 slice::WeightRoom WorkerSlice::weight_room() const { return worker_.state().opened(number_).room; }
 

@@ -67,6 +67,7 @@ class WorkerSlice final : public fleet::FleetSlice {
                                       const fleet::ModelSource& source, bool pinned) override;
   // Of a worker that is lost: nothing is attached any more.
   Status detach(ModelId model, Nanos timeout) override;
+  std::vector<RequestId> suspects() const override;
   Bytes link_bytes() const override;
 
   bool restarts() const override { return true; }
@@ -91,7 +92,7 @@ class Worker {
   static Result<std::unique_ptr<Worker>> start(const WorkerOptions& options, slice::ModelHome& home,
                                                const Clock& clock, engine::OutputSink& sink);
   explicit Worker(std::unique_ptr<State> state);  // by start()
-  // As stop().
+  // Stops the worker, as stop() does.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

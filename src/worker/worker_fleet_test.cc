@@ -281,6 +281,23 @@ TEST_F(WorkerFleetTest, ARequestThatKillsItsWorkerEachTimeEnds) {
   EXPECT_THAT(end.error, HasSubstr("was lost, as were 2 before it"));
 }
 
+TEST_F(WorkerFleetTest, ARequestInWhoseStepItsWorkerDiesEachTimeEnds) {
+  open(1, {.resumes_max = 2}, options(1, {"--misbehave", "death in a step"}));
+  ASSERT_TRUE(fleet_->submit(request(1)).ok());
+  ASSERT_TRUE(sink_.wait_for_ends(1));
+  EXPECT_THAT(sink_.of(RequestId(1)).end->error, HasSubstr("was lost, as were 2 before it"));
+}
+
+TEST_F(WorkerFleetTest, ARequestThatWaitsWhereWorkersDieGoesOnUntilItIsCancelled) {
+  open(1, {.resumes_max = 1}, options(1, {"--misbehave", "death while it waits"}));
+  ASSERT_TRUE(fleet_->submit(request(1)).ok());
+  ASSERT_TRUE(wait_until([&] { return workers_[0]->starts() > 5; }));
+  EXPECT_EQ(sink_.of(RequestId(1)).ends, 0);
+  fleet_->cancel(RequestId(1));
+  ASSERT_TRUE(sink_.wait_for_ends(1));
+  EXPECT_EQ(sink_.of(RequestId(1)).end->reason, request::FinishReason::kCancelled);
+}
+
 // Stopped, it is neither dead nor does it answer.
 TEST_F(WorkerFleetTest, TheRequestsOfAWorkerThatHangsGoOnElsewhere) {
   auto options = this->options();

@@ -115,7 +115,6 @@ bool Worker::State::pause(Nanos length) {
 Error Worker::State::serve() {
   Nanos heard = clock_.now();
   while (true) {
-    (void)all_ended(Nanos(0));  // of those beside whose end it was opened
     const Nanos wait = std::min(heard + options_.silence_max - clock_.now(), kPoll);
     auto received = channel_->receive(wait);
     if (!received.ok()) return received.error();
@@ -138,6 +137,8 @@ Error Worker::State::serve() {
 Status Worker::State::handle(Message message) {
   if (auto* outputs = std::get_if<Outputs>(&message)) return take(std::move(*outputs));
   if (const auto* observed = std::get_if<Observed>(&message)) return take(*observed);
+  if (const auto* queued = std::get_if<Queued>(&message)) return take(*queued);
+  if (const auto* stepping = std::get_if<Stepping>(&message)) return take(*stepping);
   if (auto* one = std::get_if<Attached>(&message)) {
     if (!one->error) tell_attached();
     return take(one->call, {std::move(one->error), one->streamed, one->predicted_tpot});
@@ -193,6 +194,33 @@ Status Worker::State::take(const Observed& observed) {
   return {};
 }
 
+// Of one that has ended since it means nothing.
+Status Worker::State::take(const Queued& queued) {
+  const std::scoped_lock lock(mutex_);
+  CAUSEWAY_ASSIGN(One* const one, from(queued.slice));
+  const auto at = one->requests.find(queued.request);
+  if (at != one->requests.end()) at->second.queued = true;
+  return {};
+}
+
+Status Worker::State::take(const Stepping& stepping) {
+  const std::scoped_lock lock(mutex_);
+  CAUSEWAY_ASSIGN(One* const one, from(stepping.slice));
+  one->in_steps = stepping.requests;
+  return {};
+}
+
+std::vector<RequestId> Worker::State::One::active() const {
+  std::vector<RequestId> active;
+  for (const RequestId id : in_steps) {
+    if (requests.contains(id)) active.push_back(id);
+  }
+  for (const auto& [id, asked] : requests) {
+    if (!asked.queued) active.push_back(id);
+  }
+  return active;
+}
+
 Status Worker::State::take(std::int64_t number, Answer answer) {
   const std::scoped_lock lock(mutex_);
   const auto at = answers_.find(number);
@@ -227,6 +255,9 @@ void Worker::State::lose(const Error& why) {
     serves_ = false;
     pid_ = -1;
     for (One& one : slices_) {
+      // A start that fails before the fleet has heard of the loss has had no requests.
+      if (one.lost.empty()) one.suspects = one.active();
+      one.in_steps.clear();
       if (!stopping_) one.lost = why.message.empty() ? "it has ended" : why.message;
       for (auto& [id, model] : one.models) gone.push_back(std::move(model));
       one.models.clear();

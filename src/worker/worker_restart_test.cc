@@ -107,36 +107,6 @@ TEST_F(WorkerRestartTest, TheNewProcessIsPreparedBesideTheEndOfTheOldOne) {
   serves(*worker);
 }
 
-TEST_F(WorkerRestartTest, WhereTheDeviceHasRoomForBothTheNewOneServesBesideTheEndOfTheOldOne) {
-  for (const char* const free : {"4096", "8"}) {
-    WorkerOptions options = slow(0, 0);
-    options.command.insert(options.command.end(), {"--free-mib", free});
-    options.plan.slices.front().weights = mib(16);
-    const auto worker = start(options);
-    const int old = started(*worker, 1);
-    HeldEnd held(old);
-    if (!held.holds()) GTEST_SKIP() << "this process may trace no other";
-    ASSERT_TRUE(send(*worker, SIGKILL));
-    if (free == std::string("4096")) {
-      ASSERT_TRUE(serves_again(*worker));
-      EXPECT_FALSE(gone(old));
-      serves(*worker);
-      held.let_go();
-      ASSERT_TRUE(wait_until([&] { return gone(old); })) << "it is not forgotten";
-    } else {
-      const int fresh = started(*worker, 2);
-      ASSERT_TRUE(wait_until([&] { return marked("prepared", fresh); }));
-      const Nanos until = clock_.now() + millis(300);
-      ASSERT_TRUE(wait_until([&] { return clock_.now() > until; }));
-      EXPECT_FALSE(marked("opens", fresh));
-      held.let_go();
-      ASSERT_TRUE(serves_again(*worker));
-      serves(*worker);
-    }
-    EXPECT_EQ(worker->starts(), 2);
-  }
-}
-
 TEST_F(WorkerRestartTest, AnOldProcessThatDoesNotEndIsWaitedForNoLongerThanItMay) {
   WorkerOptions options = slow(0, 0);
   options.end_max = millis(500);

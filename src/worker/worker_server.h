@@ -26,8 +26,6 @@ class SliceOpener {
   virtual Result<std::unique_ptr<slice::Machine>> open_machine(const WorkerPlan& plan,
                                                                slice::ModelHome& home,
                                                                const Clock& clock) = 0;
-  // Of the memory of the plan's device, what is free; zero: it does not say. Of open_machine().
-  virtual Bytes free_memory(const WorkerPlan& plan, slice::Machine& machine) = 0;
   // The plan's slice of this number; the machine and the sink outlive it.
   virtual Result<std::unique_ptr<slice::Slice>> open_slice(const WorkerPlan& plan,
                                                            std::size_t number,

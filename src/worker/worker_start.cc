@@ -1,5 +1,5 @@
 // The start of a worker's process, beside the end of the one before it: started, greeted, prepared;
-// and opened, when no other has memory any more or there is enough beside it.
+// and opened, when no other has memory any more.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -27,13 +27,6 @@ Result<std::pair<weights::FileDescriptor, weights::FileDescriptor>> connected_pa
   return std::pair(weights::FileDescriptor(ends[0]), weights::FileDescriptor(ends[1]));
 }
 
-bool as_large(const Opened& now, const Opened& before) {
-  return std::equal(now.slices.begin(), now.slices.end(), before.slices.begin(),
-                    before.slices.end(), [](const auto& one, const auto& other) {
-                      return one.frames >= other.frames && one.room.budget >= other.room.budget;
-                    });
-}
-
 }  // namespace
 
 Status Worker::State::connect() {
@@ -54,13 +47,11 @@ Status Worker::State::connect() {
   }
   CAUSEWAY_TRY(greet(connected));
   const Nanos greeted = clock_.now();
-  CAUSEWAY_ASSIGN(const Bytes free, prepare(connected));
+  CAUSEWAY_TRY(prepare(connected));
   const Nanos prepared = clock_.now();
-  const bool beside =
-      !all_ended(Nanos(0)) && fits_beside(options_.plan.slices, free, before_.taken);
-  if (!beside) CAUSEWAY_TRY(await_ends(connected));
+  CAUSEWAY_TRY(await_ends(connected));
   const Nanos ended = clock_.now();
-  CAUSEWAY_TRY(open(connected, beside));
+  CAUSEWAY_TRY(open(connected));
   parts_.hello = greeted - began;
   parts_.prepare = prepared - greeted;
   parts_.wait = ended - prepared;
@@ -94,11 +85,11 @@ Status Worker::State::greet(Channel& channel) {
   return check_hello(*theirs, ours);
 }
 
-Result<Bytes> Worker::State::prepare(Channel& channel) {
+Status Worker::State::prepare(Channel& channel) {
   CAUSEWAY_TRY(channel.send(encode(Prepare{options_.plan})));
   CAUSEWAY_ASSIGN(const Message answer, await(channel, options_.prepare_max));
   if (const auto* failed = std::get_if<Failed>(&answer)) return failed->error;
-  if (const auto* prepared = std::get_if<Prepared>(&answer)) return prepared->free;
+  if (std::holds_alternative<Prepared>(answer)) return {};
   return corrupt("it does not say that it is prepared");
 }
 
@@ -112,7 +103,7 @@ Status Worker::State::await_ends(Channel& channel) {
   return {};
 }
 
-Status Worker::State::open(Channel& channel, bool beside) {
+Status Worker::State::open(Channel& channel) {
   CAUSEWAY_TRY(channel.send(encode(Open{})));
   CAUSEWAY_ASSIGN(Message answer, await(channel, options_.open_max));
   if (const auto* failed = std::get_if<Failed>(&answer)) return failed->error;
@@ -121,11 +112,7 @@ Status Worker::State::open(Channel& channel, bool beside) {
     return corrupt("it does not say what it has opened");
   }
   const std::scoped_lock lock(mutex_);
-  if (beside && !as_large(*opened, before_)) {
-    return exhausted("beside the memory of the process before it its slices are smaller");
-  }
   for (std::size_t i = 0; i < slices(); ++i) slices_[i].opened = opened->slices[i];
-  before_ = std::move(*opened);
   serves_ = true;
   return {};
 }

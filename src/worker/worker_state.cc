@@ -51,7 +51,7 @@ Worker::State::State(const WorkerOptions& options, slice::ModelHome& home, const
 Status Worker::State::submit(std::int32_t slice, request::Request request) {
   const RequestId id = request.id;
   const ModelId model = request.model;
-  const Asked asked{model, request.attempt};
+  const Asked asked{.model = model, .attempt = request.attempt};
   Submit submit{slice, std::move(request)};
   submit.formed = submit.request.constraint != nullptr;
   if (submit.formed) submit.form = submit.request.constraint->text();
@@ -198,6 +198,11 @@ bool Worker::State::returned(std::int32_t slice) {
   if (one(slice).lost.empty() || !serves_) return false;
   one(slice).lost.clear();
   return true;
+}
+
+std::vector<RequestId> Worker::State::suspects(std::int32_t slice) const {
+  const std::scoped_lock lock(mutex_);
+  return one(slice).suspects;
 }
 
 Opened::Slice Worker::State::opened(std::int32_t slice) const {

@@ -39,6 +39,7 @@ class Worker::State {
                                       const fleet::ModelSource& source, bool pinned);
   Status detach(std::int32_t slice, ModelId model, Nanos timeout);
   bool returned(std::int32_t slice);
+  std::vector<RequestId> suspects(std::int32_t slice) const;
   Opened::Slice opened(std::int32_t slice) const;
   int pid() const;
   std::int64_t starts() const;
@@ -51,6 +52,7 @@ class Worker::State {
   struct Asked {
     ModelId model;
     std::int32_t attempt = 0;
+    bool queued = false;  // it waits, as its process has said, unless it is in a step
   };
   // Since the process was started, and all that were before it.
   struct Seen {
@@ -64,12 +66,16 @@ class Worker::State {
     Opened::Slice opened;
     std::int64_t requests_max = 0;
     std::unordered_map<RequestId, Asked> requests;  // that have not ended
+    std::vector<RequestId> in_steps;                // of these and of others, as its process said
+    std::vector<RequestId> suspects;                // as it was lost
     std::map<ModelId, Model> models;                // that are attached
     ModelId attaching;                              // that is about to be
     Seen seen;
     std::map<ModelId, Seen> models_seen;
     std::string lost;  // why, until returned()
 
+    // Those that are in a step, or may be about to be taken in.
+    std::vector<RequestId> active() const;
     bool has(ModelId model) const { return models.contains(model) || model == attaching; }
   };
   // A process that was killed, until it has ended.
@@ -97,10 +103,9 @@ class Worker::State {
   // Of a process, until it serves (worker_start.cc).
   Status connect();
   Status greet(Channel& channel);
-  Result<Bytes> prepare(Channel& channel);
+  Status prepare(Channel& channel);
   Status await_ends(Channel& channel);
-  // `beside`: another may have memory.
-  Status open(Channel& channel, bool beside);
+  Status open(Channel& channel);
   Result<Message> await(Channel& channel, Nanos timeout);
   // Waits, for this long at most, until no killed process is left that may yet end.
   bool all_ended(Nanos timeout);
@@ -111,6 +116,8 @@ class Worker::State {
   Status take(Outputs outputs);
   Status take(const Observed& observed);
   Status take(std::int64_t number, Answer answer);
+  Status take(const Queued& queued);
+  Status take(const Stepping& stepping);
   Result<One*> from(std::int32_t slice);
   void lose(const Error& why);
   // With the lock: all requests that it has, as they end.
@@ -126,7 +133,6 @@ class Worker::State {
   // The thread's.
   Child child_;
   std::vector<Ending> ending_;
-  Opened before_;                          // what the last that served had; of none: nothing
   bool answered_ = false;                  // this process has given a token
   std::int64_t losses_ = 0;                // in a row, of processes that were of no use
   std::optional<Nanos> lost_at_;           // of one that served; until one does again

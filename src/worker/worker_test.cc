@@ -277,6 +277,35 @@ TEST_F(WorkerTest, AKilledWorkerComesBackEmpty) {
   EXPECT_EQ(sink_.of(RequestId(4)).tokens.size(), 8u);
 }
 
+TEST_F(WorkerTest, WhoWasInAStepIsASuspectAndWhoWaitedIsNot) {
+  auto options = this->options();
+  options.plan.slices[0].engine.core.schedule.running_max = 2;
+  const auto worker = serving(options);
+  for (std::int64_t id = 0; id < 60; ++id) {
+    ASSERT_TRUE(slice(*worker).submit(request(id, 100)).ok());
+  }
+  ASSERT_TRUE(wait_until([&] {
+    const request::Observation seen = slice(*worker).observe();
+    return seen.generated_tokens > 0 && seen.requests_waiting > 30;
+  }));
+  ASSERT_TRUE(send(*worker, SIGKILL));
+  ASSERT_TRUE(sink_.wait_for_ends(60));
+  const auto suspects = slice(*worker).suspects();
+  EXPECT_GE(suspects.size(), 1u);
+  EXPECT_LE(suspects.size(), 4u) << "of two steps";
+  for (const RequestId id : suspects) {
+    EXPECT_EQ(sink_.of(id).end->reason, request::FinishReason::kError) << id.value;
+  }
+  // One that the process has not said to wait may be why, too.
+  ASSERT_TRUE(wait_until([&] { return slice(*worker).returned(); }));
+  attach(*worker);
+  ASSERT_TRUE(send(*worker, SIGSTOP));
+  ASSERT_TRUE(slice(*worker).submit(request(100)).ok());
+  ASSERT_TRUE(send(*worker, SIGKILL));
+  ASSERT_TRUE(sink_.wait_for_ends(61));
+  EXPECT_EQ(slice(*worker).suspects(), std::vector{RequestId(100)});
+}
+
 TEST_F(WorkerTest, CountersGoOnOverARestart) {
   const auto worker = serving(options());
   ASSERT_TRUE(slice(*worker).submit(request(1)).ok());

@@ -57,6 +57,22 @@ class Benches(unittest.TestCase):
         self.assertEqual(drawn.returncode, 0, drawn.stderr)
         return [Path(line).name for line in drawn.stdout.splitlines()]
 
+    def test_model(self):
+        file = self.root / "model.json"
+        done = run_causeway("bench", "model", "--device", "cpu", "--model-config", self.small,
+                            "--batch", "1,3", "--context", "20", "--prefill", "16", "--runs", "5",
+                            "--json", file, timeout=200)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(file.read_text())
+        self.assertEqual([(row["name"], row["shape"]) for row in rows],
+                         [("decode", "batch 1, context 20"), ("decode", "batch 3, context 20"),
+                          ("prefill", "16 tokens")])
+        one, three, prefill = (row["tokens_per_s"] for row in rows)
+        # Three tokens of a step read the weights once, which are most of what it reads.
+        self.assertAlmostEqual(rows[0]["measured"] / one * 0.4, rows[1]["measured"] / three,
+                               delta=rows[0]["measured"] / one * 0.1)
+        self.assertGreater(prefill, 0)
+
     def test_switch(self):
         document, printed = self.bench(
             "switch", "--model-config", self.small, "--rounds", 2, "--prompt", 8, "--output", 4,

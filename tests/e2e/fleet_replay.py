@@ -28,11 +28,10 @@ KILLED_KV = ("8gb", "8mb")  # --tiny
 # What the server's log says of a worker that is back; docs/design/worker.md.
 AGAIN = re.compile(
     r"the worker of .* is open again (?P<all>\d+) ms.* after it was lost: "
-    r"(?:end of the old process \d+ ms|the old process has not ended yet), "
+    r"end of the old process (?P<end>\d+) ms, "
     r"beside it start (?P<start>\d+) ms and "
     r"preparing (?P<prepare>\d+) ms, waiting for that end (?P<wait>\d+) ms, "
     r"opening (?P<open>\d+) ms")
-ENDED = re.compile(r"the old process .* (?P<end>\d+) ms after it was killed")
 ATTACHED = re.compile(r"the worker of .* has its first model attached (?P<attached>\d+) ms after")
 PARTS = {"all": "its slices are open again", "end": "end of the old process",
          "start": "start of the new one, beside it", "prepare": "preparing, beside it",
@@ -118,7 +117,7 @@ def restarts(arguments, folder):
                    100 * (1 - seen["failed"] / seen["requests"]), 100)]
     times = {part: [] for part in PARTS}
     for line in log:
-        found = AGAIN.search(line) or ENDED.search(line) or ATTACHED.search(line)
+        found = AGAIN.search(line) or ATTACHED.search(line)
         for part, milliseconds in (found.groupdict() if found else {}).items():
             times[part].append(float(milliseconds))
     assert times["all"], "no worker came back:\n" + "".join(log[-20:])

@@ -75,12 +75,12 @@ Status Runner::open(const char* directory, const StepsScript& script) {
 
 // KV and workspace for the largest step of the script.
 Status Runner::reserve(const StepsScript& script) {
-  model::CudaStepLimits limits{.rows = 1, .places = 16, .frames = kFrames};
+  model::CudaStepLimits limits{.rows = 1, .slots = 16, .frames = kFrames};
   for (const ScriptStep& step : script.steps) {
     std::int64_t rows = 0;
     for (const ScriptEntry& entry : step) rows += std::ssize(entry.tokens);
-    limits.rows = std::max({limits.rows, rows, limits.places});
-    limits.places = std::max(limits.places, std::ssize(step));
+    limits.rows = std::max({limits.rows, rows, limits.slots});
+    limits.slots = std::max(limits.slots, std::ssize(step));
   }
   const Bytes extent = device_->arena().extent_bytes();
   CAUSEWAY_ASSIGN(kv_memory_,
@@ -123,7 +123,7 @@ Result<std::vector<float>> Runner::step(const ScriptStep& step) {
   const auto stream = device::cuda_stream_of(*stream_);
   const model::StepShape shape = model::shape_of(batch, kBuckets, config_.sliding_window);
   std::vector<std::int32_t> tables(static_cast<std::size_t>(
-      model::table_elements_max(shape.rows, shape.places, std::ssize(batch.frames))));
+      model::table_elements_max(shape.rows, shape.slots, std::ssize(batch.frames))));
   const std::int64_t used = model::write_tables(batch, shape, tables);
   CAUSEWAY_TRY(cuda_status(
       cudaMemcpyAsync(workspace_->tables(), tables.data(), static_cast<std::size_t>(4 * used),

@@ -37,14 +37,14 @@ BUDGETS = (
     # Attention, without and with norms of heads.
     (r"parts.*split_kernelILi128E.*ServesE1", 15_100),
     (r"parts.*split_kernelILi128E.*ServesE2", 17_100),
-    (r"few_kernelILi128ELi1E", 19_600),
+    (r"small_batch_kernelILi128ELi1E", 19_600),
     (r"12merge_kernelILi128E", 8_900),
     (r"merge_many_kernelILi128E", 6_200),
     (r"norm_kernelILi[12]E", 4_400),
     # Experts of Qwen3-30B-A3B: one token, up to 8, more.
-    (r"woven_kernelILb1E", 23_600),
-    (r"moe10few_kernelILb1E", 35_500),
-    (r"moe10few_kernelILb0E", 21_900),
+    (r"one_token_kernelILb1E", 23_600),
+    (r"moe18small_batch_kernelILb1E", 35_500),
+    (r"moe18small_batch_kernelILb0E", 21_900),
     (r"group_kernelILi4E", 9_500),
 )
 

@@ -267,7 +267,7 @@ class Checks:
                           200, parsers.figure_rows("bench load"), files=("json",), missing=missing)
 
     def kv_figures(self):
-        """KV that turns between HBM and host memory, 2 GiB each way."""
+        """KV that rotates between HBM and host memory, 2 GiB each way."""
         return self.bench("bench kv", "causeway", ["bench", "kv", "--bytes", "4GB", "--json", "{json}"],
                           90, parsers.figure_rows("bench kv"), files=("json",))
 

@@ -39,6 +39,18 @@ class TidyTest(unittest.TestCase):
         self.assert_finds("layers", {"src/attic/b.cc": "int x;\n"})
         self.assert_clean(lower | {"src/engine/b.cc": '#include "kv/a.h"\n'})
 
+    def test_room_links(self):
+        for wrong in ("causeway::bench_kernels", "causeway_bench_kernels", "causeway::model",
+                      "causeway::text", "causeway::slice_testing"):
+            self.assert_finds("room-links", {
+                "src/kv/CMakeLists.txt": f"causeway_module(kv LINK causeway::base {wrong})\n"})
+        self.assert_clean({
+            "src/kv/CMakeLists.txt": "# Not causeway::model.\ncauseway_module(kv LINK causeway::base\n"
+                                     "  LINK_TEST causeway::kv_testing causeway::transfer_testing)\n",
+            "src/bench/kernels/CMakeLists.txt":
+                "causeway_module(bench_kernels LINK causeway::kernels)\n",
+            "apps/causeway/CMakeLists.txt": "causeway::bench_kernels\n"})
+
     def test_include_cycles(self):
         self.assert_finds("include-cycles", {
             "src/base/a.h": b'// A.\n#pragma once\n#include "base/b.h"\n',

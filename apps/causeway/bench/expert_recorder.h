@@ -59,6 +59,9 @@ class ExpertRecorder final : public engine::StepExecutor {
   std::vector<kv::KvCopyEnd> poll_copies() override { return inner_.poll_copies(); }
   kv::KvCopyRates copy_rates() const override { return inner_.copy_rates(); }
   Status health() const override { return inner_.health(); }
+  bool warm_up(ModelId model, const std::function<bool()>& stop) override {
+    return inner_.warm_up(model, stop);
+  }
 
  private:
   void count(const std::vector<std::uint32_t>& chosen) {

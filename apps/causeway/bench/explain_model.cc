@@ -13,7 +13,7 @@
 namespace causeway::app {
 namespace {
 
-constexpr int kFewCluster = 8;  // where a GPU has room for as many clusters
+constexpr int kSmallBatchCluster = 8;  // where a GPU has room for as many clusters
 
 // `sequences` of `context` tokens before this step and `tokens` in it.
 model::StepShape shape_of(const model::ModelConfig& config, std::int64_t sequences,
@@ -45,11 +45,11 @@ bool front_fits(const model::ModelConfig& c, std::int64_t tokens, int sm_count) 
 
 model::StepFacts facts_of(const ExplainSettings& settings, const model::StepShape& shape) {
   const model::ModelConfig& c = settings.config;
-  // The kernel for few sequences serves the heads that prepare their own rows.
+  // The kernel for small batches serves the heads that prepare their own rows.
   const bool few =
       kernels::attention::fuses_prepare({c.heads, c.kv_heads, c.head_dim}, shape.decode);
   return {.sm_count = settings.sm_count,
-          .few_cluster = few ? kFewCluster : 0,
+          .small_batch_cluster = few ? kSmallBatchCluster : 0,
           .experts_front = c.moe && front_fits(c, shape.rows, settings.sm_count)};
 }
 
@@ -65,7 +65,7 @@ Result<std::string> explain_step(const ExplainSettings& settings, const model::S
 Result<std::string> explain_model(const ExplainSettings& settings) {
   std::string text = fmt::format(
       "{} SMs and room for clusters of {} CTAs are assumed, and that all weights are in HBM\n\n",
-      settings.sm_count, kFewCluster);
+      settings.sm_count, kSmallBatchCluster);
   for (const std::int64_t batch : settings.decode_batches) {
     CAUSEWAY_ASSIGN(
         const std::string step,

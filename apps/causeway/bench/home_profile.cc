@@ -136,8 +136,8 @@ Result<MachineProfile> measure_home_profile(HomeSlices& slices, Home home,
 }
 
 std::vector<MachineProfile> merged(std::vector<MachineProfile> old,
-                                   const std::vector<MachineProfile>& fresh) {
-  for (const MachineProfile& entry : fresh) {
+                                   const std::vector<MachineProfile>& measured) {
+  for (const MachineProfile& entry : measured) {
     const auto same = std::find_if(old.begin(), old.end(), [&](const MachineProfile& one) {
       return one.gpu == entry.gpu && one.home == entry.home;
     });

@@ -34,10 +34,10 @@ Result<kernels::home_gemm::MachineProfile> measure_home_profile(
     HomeSlices& slices, kernels::home_gemm::Home home, const HomeProfileSettings& settings,
     const HomeProfileProgress& progress);
 
-// The entries of `old` with those of `fresh` in place of the same GPU's and home's.
+// The entries of `old` with those of `measured` in place of the same GPU's and home's.
 std::vector<kernels::home_gemm::MachineProfile> merged(
     std::vector<kernels::home_gemm::MachineProfile> old,
-    const std::vector<kernels::home_gemm::MachineProfile>& fresh);
+    const std::vector<kernels::home_gemm::MachineProfile>& measured);
 
 // A row as a point; nothing of a row that is none (floor, copy).
 std::optional<kernels::home_gemm::Point> point_of(const kernels::home_gemm::HomeBenchRow& row,

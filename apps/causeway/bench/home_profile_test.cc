@@ -93,7 +93,7 @@ TEST(HomeProfileBench, AWrongResultEndsIt) {
   EXPECT_NE(machine.error().message.find("ring"), std::string::npos);
 }
 
-TEST(HomeProfileBench, FreshEntriesReplaceTheirOwn) {
+TEST(HomeProfileBench, MeasuredEntriesReplaceTheirOwn) {
   MachineProfile a, b;
   a.gpu = "A";
   b.gpu = "B";

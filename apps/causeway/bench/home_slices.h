@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "kernels/home_gemm/home_bench.h"
+#include "bench/kernels/home_bench.h"
 
 namespace causeway::app {
 

@@ -35,6 +35,7 @@ nlohmann::ordered_json kernel_rows_json(const std::vector<KernelBenchRow>& rows)
                     {"spread", row.spread},
                     {"runs", row.runs},
                     {"limit_name", row.limit_name}});
+    if (row.per_token > 0) list.back()["tokens_per_s"] = row.measured / row.per_token;
     for (const auto& [name, value] : row.further) list.back()[name] = value;
   }
   return list;

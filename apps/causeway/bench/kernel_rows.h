@@ -5,7 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "kernels/bench/kernel_bench.h"
+#include "bench/kernels/kernel_bench.h"
 
 namespace causeway::app {
 

@@ -38,7 +38,7 @@ class Bench {
       : settings_(settings),
         stage_(stage),
         lanes_(std::move(lanes)),
-        turns_(stage.mover(), settings.pace, stage.clock()),
+        rotator_(stage.mover(), settings.pace, stage.clock()),
         random_(kSeed) {
     choose_blocks();
   }
@@ -59,7 +59,7 @@ class Bench {
   void add_ours();
   void add_raw();
   void add_native(KvWayRates rates, CopiesBothWays copies, bool batches);
-  void add_turns(KvWayRates rates, BlockMoves moves);
+  void add_rotation(KvWayRates rates, BlockMoves moves);
   Result<Nanos> time_native(const CopiesBothWays& copies, bool batches);
   std::vector<device::Copy> blocks(Direction direction) const;
   device::Copy plain(Direction direction) const;
@@ -69,7 +69,7 @@ class Bench {
   const KvBenchSettings& settings_;
   KvStage& stage_;
   CopyLanes lanes_;
-  KvTurns turns_;
+  KvRotator rotator_;
   Random random_;
   BlockMoves moves_;
   std::vector<Way> ways_;  // the last one is the limit
@@ -93,9 +93,9 @@ std::vector<device::Copy> Bench::blocks(Direction direction) const {
 }
 
 device::Copy Bench::plain(Direction direction) const {
-  const LayeredPlaces places = stage_.plain(direction);
+  const LayeredBases bases = stage_.plain(direction);
   const bool in = direction == Direction::kIn;
-  return {in ? places.device : places.host, in ? places.host : places.device, stage_.half()};
+  return {in ? bases.device : bases.host, in ? bases.host : bases.device, stage_.half()};
 }
 
 Result<Nanos> Bench::time_native(const CopiesBothWays& copies, bool batches) {
@@ -134,17 +134,17 @@ void Bench::add_merged() {
   add_native({.what = "batched, one way at a time"}, copies, true);
 }
 
-void Bench::add_turns(KvWayRates rates, BlockMoves moves) {
+void Bench::add_rotation(KvWayRates rates, BlockMoves moves) {
   const std::int64_t blocks = std::ssize(moves.in) + std::ssize(moves.out);
   ways_.push_back({.rates = std::move(rates),
                    .moved = stage_.block() * blocks,
-                   .time = [this, moves = std::move(moves)] { return turns_.move(moves); }});
+                   .time = [this, moves = std::move(moves)] { return rotator_.move(moves); }});
 }
 
 void Bench::add_ours() {
-  add_turns({.what = "ours, only in"}, {.in = moves_.in, .out = {}});
-  add_turns({.what = "ours, only out"}, {.in = {}, .out = moves_.out});
-  add_turns({.what = "ours, duplex", .wanted = kDuplexWanted}, moves_);
+  add_rotation({.what = "ours, only in"}, {.in = moves_.in, .out = {}});
+  add_rotation({.what = "ours, only out"}, {.in = {}, .out = moves_.out});
+  add_rotation({.what = "ours, duplex", .wanted = kDuplexWanted}, moves_);
 }
 
 void Bench::add_raw() {
@@ -173,7 +173,7 @@ Status Bench::check_contents() {
   settings_.progress("checking what blocks hold");
   KvContents contents(stage_, lanes_, moves_);
   CAUSEWAY_TRY(contents.prepare());
-  CAUSEWAY_ASSIGN(const Nanos took, turns_.move(moves_));
+  CAUSEWAY_ASSIGN(const Nanos took, rotator_.move(moves_));
   (void)took;
   return contents.check();
 }

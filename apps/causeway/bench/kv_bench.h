@@ -1,5 +1,5 @@
-// How fast KV turns between HBM and host memory: ways to move the same bytes, beside the raw limit
-// of the link in the same run (SuperInfer's evaluation of DuplexKV).
+// How fast KV rotates between HBM and host memory: ways to move the same bytes, beside the raw
+// limit of the link in the same run (SuperInfer's evaluation of DuplexKV).
 //
 //   per-layer loop     a layout with a tensor a layer, 2 × layers copies a block: a call each
 //   per-layer batches  the same, many copies a call; out, then in
@@ -20,8 +20,8 @@
 #include "base/result.h"
 #include "bench/figure.h"
 #include "bench/kv_layers.h"
+#include "bench/kv_rotator.h"
 #include "bench/kv_stage.h"
-#include "bench/kv_turns.h"
 
 namespace causeway::bench {
 

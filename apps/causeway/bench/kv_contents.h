@@ -9,8 +9,8 @@
 
 #include "base/result.h"
 #include "bench/copy_lanes.h"
+#include "bench/kv_rotator.h"
 #include "bench/kv_stage.h"
-#include "bench/kv_turns.h"
 
 namespace causeway::bench {
 

@@ -44,7 +44,7 @@ Result<LayeredLayout> plan_layers(const kv::KvShape& shape, Bytes memory) {
   return layout;
 }
 
-std::vector<device::Copy> layered_copies(const LayeredLayout& layout, const LayeredPlaces& places,
+std::vector<device::Copy> layered_copies(const LayeredLayout& layout, const LayeredBases& bases,
                                          transfer::Direction direction,
                                          std::span<const std::int64_t> in_device) {
   CAUSEWAY_CHECK(std::ssize(in_device) == layout.blocks, "each block has a place on the device");
@@ -52,9 +52,9 @@ std::vector<device::Copy> layered_copies(const LayeredLayout& layout, const Laye
   copies.reserve(static_cast<std::size_t>(layout.parts * layout.blocks));
   for (std::int64_t part = 0; part < layout.parts; ++part) {
     for (std::int64_t block = 0; block < layout.blocks; ++block) {
-      const auto host = plus(places.host, layout.offset_of(block, part));
+      const auto host = plus(bases.host, layout.offset_of(block, part));
       const auto there = in_device[static_cast<std::size_t>(block)];
-      const auto device = plus(places.device, layout.offset_of(there, part));
+      const auto device = plus(bases.device, layout.offset_of(there, part));
       const bool in = direction == transfer::Direction::kIn;
       copies.push_back({in ? device : host, in ? host : device, layout.segment});
     }

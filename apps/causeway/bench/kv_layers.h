@@ -47,13 +47,13 @@ struct LayeredLayout {
 Result<LayeredLayout> plan_layers(const kv::KvShape& shape, Bytes memory);
 
 // The first bytes of memory with such a layout on both sides.
-struct LayeredPlaces {
+struct LayeredBases {
   device::MemoryAddress host;
   device::MemoryAddress device;
 };
 // One copy a segment, in vLLM's order: layer by layer, in it block by block. Block b in host memory
 // is block in_device[b] on the device.
-std::vector<device::Copy> layered_copies(const LayeredLayout& layout, const LayeredPlaces& places,
+std::vector<device::Copy> layered_copies(const LayeredLayout& layout, const LayeredBases& bases,
                                          transfer::Direction direction,
                                          std::span<const std::int64_t> in_device);
 

@@ -50,10 +50,10 @@ TEST(LayeredLayout, NeedsRoomForABlock) {
 
 TEST(LayeredLayout, CopiesReachEverySegmentOnce) {
   const LayeredLayout layout = must(plan_layers(kSmall, kBlock * 3));
-  const LayeredPlaces places{.host = MemoryAddress::in_host({RegionId(1), Bytes(1000)}),
-                             .device = MemoryAddress::in_arena(device::DeviceId(0), Bytes(5000))};
+  const LayeredBases bases{.host = MemoryAddress::in_host({RegionId(1), Bytes(1000)}),
+                           .device = MemoryAddress::in_arena(device::DeviceId(0), Bytes(5000))};
   const std::vector<std::int64_t> in_device = {2, 0, 1};
-  const auto in = layered_copies(layout, places, Direction::kIn, in_device);
+  const auto in = layered_copies(layout, bases, Direction::kIn, in_device);
   ASSERT_EQ(std::ssize(in), layout.parts * layout.blocks);
   std::set<Bytes> sources, targets;
   for (const device::Copy& copy : in) {
@@ -69,7 +69,7 @@ TEST(LayeredLayout, CopiesReachEverySegmentOnce) {
   // K of layer 0 of host blocks 0, 1, 2 first; the same part of the block elsewhere.
   EXPECT_EQ(in[1].source.offset, Bytes(1000) + layout.offset_of(1, 0));
   EXPECT_EQ(in[0].target.offset, Bytes(5000) + layout.offset_of(2, 0));
-  const auto out = layered_copies(layout, places, Direction::kOut, in_device);
+  const auto out = layered_copies(layout, bases, Direction::kOut, in_device);
   for (std::size_t i = 0; i < in.size(); ++i) {
     EXPECT_EQ(out[i].source.offset, in[i].target.offset);
     EXPECT_EQ(out[i].target.offset, in[i].source.offset);

@@ -85,7 +85,7 @@ device::Copy KvStage::block_copy(Direction direction, FrameId frame, TwinId twin
   return copy_of(direction, twins().address_of(twin), frames_->address_of(frame), block());
 }
 
-LayeredPlaces KvStage::plain(Direction direction) const {
+LayeredBases KvStage::plain(Direction direction) const {
   const bool in = direction == Direction::kIn;
   return {.host = plain_->address_of(TwinId(in ? 1 : 0)),
           .device = frames_->address_of(FrameId(in ? blocks_ : 0))};

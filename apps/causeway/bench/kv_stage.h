@@ -48,7 +48,7 @@ class KvStage {
   // The copy of a block between its frame and its twin.
   device::Copy block_copy(transfer::Direction direction, FrameId frame, TwinId twin) const;
   // Of what moves one way: its half of the device's memory and of the plain host memory.
-  LayeredPlaces plain(transfer::Direction direction) const;
+  LayeredBases plain(transfer::Direction direction) const;
 
  private:
   Status open_machine(const KvStageSettings& settings);

@@ -3,12 +3,12 @@
 #include <functional>
 #include <vector>
 
+#include "bench/kernels/machine_limits.h"
 #include "bench/samples.h"
 #include "device/arena.h"
-#include "kernels/bench/machine_limits.h"
 #ifdef CAUSEWAY_CUDA_BUILT
+#include "bench/kernels/cuda_limits.h"
 #include "device/cuda/cuda_device.h"
-#include "kernels/bench/cuda_limits.h"
 #endif
 
 namespace causeway::bench {

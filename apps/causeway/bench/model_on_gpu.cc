@@ -1,9 +1,9 @@
 #include "bench/model_on_gpu.h"
 
 #ifdef CAUSEWAY_CUDA_BUILT
+#include "bench/model/cuda_bench.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
-#include "model/cuda_bench.h"
 #endif
 
 namespace causeway::app {

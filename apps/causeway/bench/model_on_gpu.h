@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "kernels/bench/kernel_bench.h"
+#include "bench/kernels/kernel_bench.h"
 #include "model/config.h"
 
 namespace causeway::app {

@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "device/memory_headroom.h"
-#include "kernels/bench/machine_limits.h"
+#include "kernels/testing/random_bf16.h"
 #include "slice/cuda_slice.h"
 #include "slice/host_slice.h"
 
@@ -24,7 +24,7 @@ constexpr Bytes kKvOnCpu = mib(512);
 void fill_model(std::span<std::byte> memory) {
   constexpr std::size_t kPiece = std::size_t{64} << 20;
   const std::size_t first = std::min(kPiece, memory.size());
-  kernels::bench::fill_random_bf16(memory.first(first), 3, 0.03f);
+  kernels::testing::fill_random_bf16(memory.first(first), 3, 0.03f);
   std::vector<std::thread> threads;
   const std::size_t parts = std::max(1u, std::min(16u, std::thread::hardware_concurrency()));
   for (std::size_t part = 0; part < parts; ++part) {

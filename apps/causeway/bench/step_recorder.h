@@ -68,6 +68,9 @@ class StepRecorder final : public engine::StepExecutor {
   std::vector<kv::KvCopyEnd> poll_copies() override { return inner_.poll_copies(); }
   kv::KvCopyRates copy_rates() const override { return inner_.copy_rates(); }
   Status health() const override { return inner_.health(); }
+  bool warm_up(ModelId model, const std::function<bool()>& stop) override {
+    return inner_.warm_up(model, stop);
+  }
 
   // Of the steps since the last call. Any thread.
   std::vector<StepRecord> take() {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "transfer/bench/rows.h"
+#include "bench/transfer/rows.h"
 
 namespace causeway::app {
 

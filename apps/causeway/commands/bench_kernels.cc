@@ -1,26 +1,19 @@
 #include <fmt/format.h>
 
-#include <map>
-#include <string>
-
 #include <nlohmann/json.hpp>
 
 #include "bench/kernel_rows.h"
+#include "bench/kernels/kernel_bench.h"
+#include "bench/model/forward_bench.h"
 #include "commands/command.h"
+#include "commands/cpu_variants.h"
 #include "commands/json_file.h"
 #include "device/host_memory.h"
-#include "kernels/bench/kernel_bench.h"
-#include "kernels/cpu.h"
-#include "model/forward_bench.h"
 
 namespace causeway::app {
 namespace {
 
 using kernels::bench::KernelBenchRow;
-
-const std::map<std::string, kernels::Variant> kVariants = {{"plain", kernels::Variant::kPlain},
-                                                           {"avx2", kernels::Variant::kAvx2},
-                                                           {"avx512", kernels::Variant::kAvx512}};
 
 void print_progress(const std::string& name, std::int64_t done, std::int64_t total) {
   fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
@@ -36,10 +29,7 @@ class BenchKernels final : public Command {
         .range(5, 1000)
         .show_default();
     options().add_flag("--model-only", model_only_, "only decode and prefill of the 1B model");
-    options()
-        .add_choice("--cpu", widest_, kVariants,
-                    "instructions that kernels may use at most: plain, avx2 or avx512 (with bf16)")
-        .show_default("avx512");
+    options().add_choice("--cpu", widest_, kCpuVariants, kCpuVariantsHelp).show_default("avx512");
     options().add_option("--json", json_file_,
                          "also write the rows to this file ('-': standard output)");
   }

@@ -19,8 +19,9 @@ double in_gib(Bytes bytes) { return static_cast<double>(bytes.count) / (1 << 30)
 class BenchKv final : public Command {
  public:
   BenchKv(Options& parent, const Clock& clock)
-      : Command(parent, "kv",
-                "Turn KV between HBM and host memory in several ways, beside the link's raw limit"),
+      : Command(
+            parent, "kv",
+            "Rotate KV between HBM and host memory in several ways, beside the link's raw limit"),
         clock_(clock) {
     declare_what();
     declare_where();

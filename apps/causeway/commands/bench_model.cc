@@ -4,12 +4,13 @@
 
 #include "bench/explain_model.h"
 #include "bench/kernel_rows.h"
+#include "bench/model/forward_bench.h"
 #include "bench/model_on_gpu.h"
 #include "commands/command.h"
+#include "commands/cpu_variants.h"
 #include "commands/json_file.h"
 #include "commands/model_config.h"
 #include "device/host_memory.h"
-#include "model/forward_bench.h"
 
 namespace causeway::app {
 namespace {
@@ -34,7 +35,9 @@ class BenchModel final : public Command {
     app.add_option("--runs", gpu_.runs, "of each figure; the median is reported")
         .range(5, 1000)
         .show_default();
-    app.add_option("--batch", gpu_.decode_batches, "sequences in a decode step (cuda)")
+    app.add_choice("--cpu", widest_, kCpuVariants, kCpuVariantsHelp).show_default("avx512");
+    app.add_option("--batch", gpu_.decode_batches,
+                   "sequences in a decode step (default on the CPU: 1)")
         .range(1, 4096)
         .delimiter(',')
         .show_default();
@@ -75,19 +78,22 @@ class BenchModel final : public Command {
   }
 
   Result<std::vector<kernels::bench::KernelBenchRow>> on_cpu() {
+    kernels::limit_variants(widest_);
     device::HostMemory memory;
-    model::ForwardBenchOptions options;
-    options.config = gpu_.config;
-    options.runs = gpu_.runs;
-    options.decode_context = gpu_.decode_context;
-    options.prefill_tokens = gpu_.prefill_tokens;
-    return model::run_forward_benchmarks(options, memory, clock_, print_progress);
+    model::ForwardBenchOptions bench;
+    bench.config = gpu_.config;
+    bench.runs = gpu_.runs;
+    if (options().count("--batch") > 0) bench.decode_batches = gpu_.decode_batches;
+    bench.decode_context = gpu_.decode_context;
+    bench.prefill_tokens = gpu_.prefill_tokens;
+    return model::run_forward_benchmarks(bench, memory, clock_, print_progress);
   }
 
   const Clock& clock_;
   std::string config_file_;
   bool random_weights_ = true;
   std::string device_ = "cuda";
+  kernels::Variant widest_ = kernels::Variant::kAvx512;
   GpuBenchSettings gpu_{.config = {}, .decode_batches = {1, 8, 32, 128}};
   bool no_graphs_ = false;
   bool explain_ = false;

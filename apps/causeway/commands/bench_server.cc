@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/server/measure.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
-#include "server/bench/measure.h"
 
 namespace causeway::app {
 namespace {

@@ -9,10 +9,10 @@
 #include <sstream>
 
 #include "bench/child_process.h"
+#include "bench/transfer/parts.h"
 #include "bench/transfer_rows.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
-#include "transfer/bench/parts.h"
 #include "transfer/device_prober.h"
 #include "transfer_machine.h"
 

@@ -113,7 +113,7 @@ class MakeModel final : public Command {
     size("--heads", sizes_.heads, "attention heads");
     size("--kv-heads", sizes_.kv_heads, "heads of keys and values");
     size("--head-dim", sizes_.head_dim, "width of a head; default hidden ÷ heads");
-    size("--rotary-dim", sizes_.rotary_dim, "elements of a head that RoPE turns; default all");
+    size("--rotary-dim", sizes_.rotary_dim, "elements of a head that RoPE rotates; default all");
     size("--vocab", sizes_.vocab, "tokens of the vocabulary");
     size("--context", sizes_.context, "longest sequence");
     size("--window", sizes_.window, "attention's sliding window (gemma, mistral, mixtral)");

@@ -43,10 +43,10 @@ class ProfileCommand final : public Command {
     auto settings = quick_ ? HomeProfileSettings::quick() : HomeProfileSettings::whole();
     settings.runs = runs_;
     for (const Home home : homes(*slices)) {
-      CAUSEWAY_ASSIGN(const MachineProfile fresh,
+      CAUSEWAY_ASSIGN(const MachineProfile measured,
                       measure_home_profile(*slices, home, settings, print_progress));
-      print(fresh);
-      machines = merged(std::move(machines), {fresh});
+      print(measured);
+      machines = merged(std::move(machines), {measured});
       CAUSEWAY_TRY(write_profiles(file_, machines));
     }
     fmt::print("written to {}\n", file_);

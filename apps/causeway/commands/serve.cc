@@ -14,6 +14,7 @@
 #include "commands/serve_checks.h"
 #include "commands/served_catalogue.h"
 #include "commands/served_slices.h"
+#include "commands/step_starts.h"
 #include "commands/stop_signals.h"
 #include "device/memory_headroom.h"
 #include "engine/engine.h"
@@ -387,6 +388,12 @@ class Serve final : public Command {
         .group("Scheduling")
         .show_default();
     chunk_.declare(app, "Scheduling");
+    app.add_choice("--step-start", set_.engine.core.step_start, kStepStarts,
+                   "when a step of a model on its way to the GPU starts: just-in-time; or, to "
+                   "compare, all-cached (a full reload before it computes) or at-once (it holds "
+                   "the GPU while it waits)")
+        .group("Scheduling")
+        .show_default("just-in-time");
     app.add_option("--max-queue", set_.engine.requests_max,
                    "requests running and waiting; more get 429")
         .positive()

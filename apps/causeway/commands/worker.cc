@@ -27,12 +27,6 @@ class Opener final : public worker::SliceOpener {
     return machine;
   }
 
-  Bytes free_memory(const worker::WorkerPlan& plan, slice::Machine& machine) override {
-    if (plan.backend == worker::Backend::kHost) return {};
-    const Result<Bytes> free = machine.cuda()->free_memory(plan.gpu);
-    return free.ok() ? *free : Bytes(0);
-  }
-
   Result<std::unique_ptr<slice::Slice>> open_slice(const worker::WorkerPlan& plan,
                                                    std::size_t number, slice::Machine& machine,
                                                    engine::OutputSink& sink) override {

@@ -12,8 +12,9 @@
 
 namespace causeway {
 
-// Asked for by name, each once; then finish(). What nobody asked for, or has no value, ends the
-// program with status 2: a test that runs something else than was meant must not pass.
+// The arguments of a test program. The program asks for each one by name, once, and then calls
+// finish(). An argument that was not asked for, or that lacks its value, ends the program with
+// status 2: a test that runs something else than was meant must not pass.
 class Arguments {
  public:
   Arguments(int argc, const char* const* argv)

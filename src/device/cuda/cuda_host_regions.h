@@ -37,8 +37,8 @@ class CudaHostRegions final : public HostRegionWatcher {
   Status make_reachable(HostAddress address, Bytes bytes, CudaContext& context);
   // Whether all of the range is registered; so for every context.
   bool is_reachable(HostAddress address, Bytes bytes) const;
-  // Unregisters the pieces that begin in a range, which must lie inside its region and which nobody
-  // uses any more. The lock is open while the driver works.
+  // Unregisters the pieces that begin in a range. The range must lie inside its region, and must
+  // not be in use any more. The lock is open while the driver works.
   void make_unreachable(HostAddress address, Bytes bytes);
 
   // A piece as GPUs see it, for who asks for the same one again and again.
@@ -60,7 +60,7 @@ class CudaHostRegions final : public HostRegionWatcher {
   // How kernels see the whole range. kUnsupported when it lies in pieces that are not neighbours in
   // the GPU's addresses.
   Result<CudaDevicePointer> address_of(HostAddress address, Bytes bytes, CudaContext& context);
-  // Whether a view shows such a range still. Takes no lock: nobody may use a region while it is
+  // Whether a view still shows such a range. Takes no lock: a region must not be in use while it is
   // released, so what is true now stays so for the caller.
   bool shows(const View& view, HostAddress address, Bytes bytes) const {
     return view.region == address.region &&

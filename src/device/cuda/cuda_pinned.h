@@ -10,7 +10,7 @@
 namespace causeway::device {
 
 // Move-only. Nothing enqueued may use it when it goes, except on a GPU that is lost: then it stays
-// registered, so that work which never ends writes to nobody else's memory.
+// registered, so that work which never ends cannot write to memory that has another use by then.
 class CudaPinned {
  public:
   // Zeroed. `slice` is one of a CudaMachine, and outlives it. kResourceExhausted, with the numbers.

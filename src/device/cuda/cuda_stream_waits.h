@@ -21,8 +21,8 @@ namespace causeway::device {
 
 class CudaStreamWaits {
  public:
-  // Before a stream is told to wait until the word has reached the value. Blocks while somebody has
-  // a hold, or asks for one.
+  // To be called before a stream is told to wait until the word has reached the value. Blocks while
+  // another thread has a hold, or asks for one.
   void note(const std::uint32_t* word, std::uint32_t value);
   // Nothing waits for the word any more.
   void forget(const std::uint32_t* word);

@@ -40,7 +40,10 @@ class History {
     bool cancelled = false;      // while it ran
     Nanos lost_at = Nanos(-1);   // its slice; negative: it runs, or never did
     std::int64_t withdrawn = 0;  // from slices that were closed
+    std::int64_t struck = 0;     // in a step of slices that were lost
+    std::int64_t waited = 0;     // in those that were lost
     bool loads = false;          // asks for the model alone
+    bool poison = false;         // brings down every slice that computes it
   };
 
   void start();
@@ -61,7 +64,8 @@ class History {
   void end_one();
   void answer_one();
   void lose_or_return();
-  void lose(SliceId slice);
+  void lose(SliceId slice, RequestId by = {});
+  void strike(RequestId poison);
   void stall();
   void resize();
   void open_others();
@@ -128,6 +132,7 @@ class History {
   std::map<RequestId, Asked> requests_;
   std::set<RequestId> ended_;
   std::map<RequestId, Event> asks_;  // but those for loads, which are held as requests are
+  std::set<RequestId> asks_refused_;
   std::int64_t next_request_ = 0;
   std::int64_t wanted_ = 0;
   std::int64_t arriving_ = -1;  // the request that is being told of
@@ -239,6 +244,7 @@ void History::arrive() {
   slo.ttft = millis(random_.between(1, 5000));
   if (!again) {
     requests_[id] = {model, {}};
+    requests_[id].poison = random_.chance(0.03);
     report_.requests += 1;
   }
   arriving_ = again ? id.value : -1;
@@ -300,16 +306,14 @@ bool History::is_left(ModelId model, bool keeps_home) const {
 void History::ask_to_unload(RequestId id, ModelId model) {
   const UnloadAsked event{id, model, random_.chance(0.3)};
   const bool may = rests(model) && closing_.empty() && !stalled_;
-  const std::int64_t refused_before = report_.asks_refused;
   tell_ask(id, event);
-  if (may && report_.asks_refused > refused_before) fail("a model that rests is not unloaded");
+  if (may && asks_refused_.contains(id)) fail("a model that rests is not unloaded");
 }
 
 void History::ask_to_sleep(RequestId id) {
   const SleepAsked event{id, random_.chance(0.5)};
-  const std::int64_t refused_before = report_.asks_refused;
   tell_ask(id, event);
-  if (report_.asks_refused > refused_before) return;
+  if (asks_refused_.contains(id)) return;
   for (std::int64_t i = 0; i < core_->models(); ++i) {
     const bool idle = core_->model(ModelId(i)).phase == ModelPhase::kReady && rests(ModelId(i));
     if (idle) fail("a model without requests does not sleep");
@@ -368,6 +372,7 @@ void History::apply(const Answered& answered) {
   const Status& result = answered.result;
   if (!result.ok() && result.error().message.empty()) fail("an ask is refused without a reason");
   report_.asks_refused += !result.ok();
+  if (!result.ok()) asks_refused_.insert(answered.ask);
   if (const auto at = requests_.find(answered.ask); at != requests_.end()) {
     if (!at->second.loads) return fail("a request is answered as an ask is");
     if (result.ok() && is_left(at->second.model, true)) fail("a model is said to be loaded");
@@ -403,6 +408,7 @@ void History::end_one() {
   }
   if (running.empty()) return;
   const RequestId id = running[static_cast<std::size_t>(random_.below(std::ssize(running)))];
+  if (requests_.at(id).poison) return strike(id);
   requests_.erase(id);
   ended_.insert(id);
   tell(RequestEnded{id});
@@ -478,25 +484,37 @@ void History::lose_or_return() {
   const auto index = static_cast<std::size_t>(random_.below(std::ssize(up_)));
   const SliceId slice(static_cast<std::int64_t>(index));
   if (!open_[index]) return;
-  up_[index] = !up_[index];
-  if (up_[index]) return tell(SliceReturned{slice});
-  lost_[index] += 1;
-  report_.slices_lost += 1;
-  on(slice).clear();
-  lose(slice);
+  if (up_[index]) return lose(slice);
+  up_[index] = true;
+  tell(SliceReturned{slice});
 }
 
-// What ran there is routed again, or refused; some of it had ended, of which the core hears late.
-void History::lose(SliceId slice) {
+// What was there is routed again, or refused; some of it had ended, of which the core hears late.
+// `by`: it was in the step that ran, as were any of the others.
+void History::lose(SliceId slice, RequestId by) {
+  up_[static_cast<std::size_t>(slice.value)] = false;
+  lost_[static_cast<std::size_t>(slice.value)] += 1;
+  report_.slices_lost += 1;
+  on(slice).clear();
   std::vector<RequestId> there;
+  SliceLost event{slice};
   for (auto& [id, asked] : requests_) {
     if (asked.slice != slice) continue;
     asked.slice = {};
     asked.lost_at = now_;
     there.push_back(id);
+    const bool suspect = id == by || random_.chance(0.4);
+    if (suspect) event.suspects.push_back(id);
+    ++(suspect ? asked.struck : asked.waited);
+    if (!suspect && asked.waited > options_.resumes_max) report_.waited_long += 1;
   }
-  tell(SliceLost{slice});
+  tell(event);
   end_late(there);
+}
+
+void History::strike(RequestId poison) {
+  report_.strikes += 1;
+  lose(requests_.at(poison).slice, poison);
 }
 
 void History::end_late(const std::vector<RequestId>& routed) {
@@ -607,7 +625,9 @@ void History::apply(const Route& route) {
     return fail("a request is routed to a slice without its model");
   }
   if (at->second.cancelled) fail("a request goes on that was cancelled");
-  if (++at->second.routed > 1 + options_.resumes_max + at->second.withdrawn)
+  const Asked& asked = at->second;
+  if (asked.struck > options_.resumes_max) fail("a request may bring down slices for ever");
+  if (++at->second.routed > 1 + asked.struck + asked.waited + asked.withdrawn)
     fail("a request is routed too often");
   if (!is_up(route.slice)) fail("a request is routed to a slice that is lost");
   if (closing_.contains(route.slice)) fail("a request is routed to a slice that is to be closed");
@@ -634,6 +654,11 @@ void History::apply(const Refuse& refuse) {
   if (at->second.loads) return fail("an ask is refused as a request is");
   const bool cancelled = refuse.reason == request::FinishReason::kCancelled;
   if (!cancelled && refuse.error.message.empty()) fail("a request is refused without a reason");
+  const bool as_suspect = refuse.error.message.find("it is not sent to") != std::string::npos;
+  if (as_suspect && at->second.struck <= options_.resumes_max) {
+    fail("a request is refused that only waited where slices were lost");
+  }
+  report_.suspects_ended += as_suspect;
   report_.cancelled += cancelled;
   requests_.erase(at);
   ended_.insert(refuse.request);
@@ -730,18 +755,25 @@ std::string History::state() const {
 // Nothing arrives any more: everything ends, and soon.
 void History::settle() {
   const bool returns = random_.chance(0.7), stops = random_.chance(0.3);
-  for (std::size_t i = 0; i < up_.size() && returns; ++i) {
-    if (up_[i] || !open_[i]) continue;
-    up_[i] = true;
-    tell(SliceReturned{SliceId(static_cast<std::int64_t>(i))});
-  }
+  const auto all_return = [this] {
+    for (std::size_t i = 0; i < up_.size(); ++i) {
+      if (up_[i] || !open_[i]) continue;
+      up_[i] = true;
+      tell(SliceReturned{SliceId(static_cast<std::int64_t>(i))});
+    }
+  };
+  if (returns) all_return();
   if (stops) tell(Stopped{});
-  const std::int64_t bound = 40 * (std::ssize(requests_) + std::ssize(spec_.models)) + 100;
+  const auto poisons = std::count_if(requests_.begin(), requests_.end(),
+                                     [](const auto& one) { return one.second.poison; });
+  const std::int64_t bound = 40 * (std::ssize(requests_) + std::ssize(spec_.models)) +
+                             40 * poisons * (1 + options_.resumes_max) + 100;
   for (std::int64_t i = 0; failure_.empty() && (!requests_.empty() || !tasks_.empty() ||
                                                 !closing_.empty() || !asks_.empty() || rereads_);
        ++i) {
     if (i > bound) return fail("requests do not end: " + state());
     end_one();
+    if (returns) all_return();
     answer_one();
     if (const auto wakeup = core_->next_wakeup()) {
       now_ = *wakeup;

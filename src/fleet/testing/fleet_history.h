@@ -16,6 +16,9 @@ struct FleetHistoryReport {
   std::int64_t loads_failed = 0;
   std::int64_t kept = 0;  // models that did not let go
   std::int64_t slices_lost = 0;
+  std::int64_t strikes = 0;         // of these, by a request that brings down each that computes it
+  std::int64_t suspects_ended = 0;  // in a step of more slices that were lost than they may be
+  std::int64_t waited_long = 0;     // moved, though they waited in more of them than that
   std::int64_t drops = 0;
   std::int64_t ended_late = 0;   // told after the loss of their slice
   std::int64_t stalls = 0;       // of the loader
@@ -32,9 +35,9 @@ struct FleetHistoryReport {
 };
 
 // From a seed: 1 to 8 models (some pinned), 1 to 4 slices, policy, limits; then arrivals, cancels,
-// ends, loads that are slow or fail, models that do not let go, slices that die and return, or are
-// closed for others, more or fewer, models that are loaded, unloaded and pinned as asked for, and
-// a catalogue to which models come and from which they go.
+// ends, requests that bring slices down, loads that are slow or fail, models that do not let go,
+// slices that die and return, or are closed for others, more or fewer, models that are loaded,
+// unloaded and pinned as asked for, and a catalogue to which models come and from which they go.
 // At the end nothing more arrives, and all requests must end within a bounded number of events.
 FleetHistoryReport run_fleet_history(std::uint64_t seed);
 

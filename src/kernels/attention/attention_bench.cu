@@ -140,7 +140,7 @@ void enqueue_layer(const Setup& s, std::int64_t layer, cudaStream_t stream) {
   PrepareCuda prepared = s.prepare;
   prepared.kv = p.kv;
   if (fuses_prepare(p.heads, p.decode)) {
-    p.fresh = &prepared;
+    p.fused_prepare = &prepared;
   } else if (p.decode > 0) {
     must(prepare(prepared, stream));
   }
@@ -186,13 +186,13 @@ int profile() {
 }
 
 // Decode of few sequences, by the split kernel and by clusters.
-int bench_few() {
+int bench_small_batch() {
   if (!testing::has_gpu()) return testing::kSkipped;
   const Memory memory(8);
   cudaStream_t const stream = memory.stream;
   for (const int cluster : {4, 8, 16}) {
     std::printf("room for %ld clusters of %d\n",
-                static_cast<long>(parts::few_room({32, 4, 128}, cluster)), cluster);
+                static_cast<long>(parts::small_batch_room({32, 4, 128}, cluster)), cluster);
   }
   std::printf("us/layer              batch  context   split  clusters of 4       8      16\n");
   for (const Model& m : {Model{"Qwen3-30B-A3B", {32, 4, 128}, 48, 42},
@@ -263,9 +263,9 @@ int bench() {
 }  // namespace
 }  // namespace causeway::kernels::attention
 
-//   attention_gpu_bench [few | profile]
+//   attention_gpu_bench [small-batch | profile]
 int main(int argc, char** argv) {
   using namespace causeway::kernels::attention;
   const std::string what = argc > 1 ? argv[1] : "";
-  return what == "few" ? bench_few() : what.empty() ? bench() : profile();
+  return what == "small-batch" ? bench_small_batch() : what.empty() ? bench() : profile();
 }

@@ -2,8 +2,8 @@
 // from the catalogue's configurations, and generated ones; mixed steps of decode, prompts and empty
 // places; norm, rope and KV writes included; frames poisoned with NaN where no token lies, and each
 // input until just before it must be there (testing/late.cuh).
-//   attention_gpu_test [--cases N] [--seed S] [--small] [--few]
-// --small: for compute-sanitizer, at most 4 cases; --few: the kernel for few sequences only
+//   attention_gpu_test [--cases N] [--seed S] [--small] [--small-batch]
+// --small: for compute-sanitizer, at most 4 cases; --small-batch: the kernel for small batches only
 #include <optional>
 
 #include "base/testing/arguments.h"
@@ -14,6 +14,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/testing/gpu.cuh"
 #include "kernels/testing/late.cuh"
+#include "kernels/testing/wrong_row.cuh"
 
 namespace causeway::kernels::attention {
 namespace {
@@ -56,7 +57,7 @@ struct Way {
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;
   bool fused = false;  // decode rows are prepared by their attention kernel
-  int cluster = 0;     // of the kernel for few sequences
+  int cluster = 0;     // of the kernel for small batches
 };
 
 // A case's memory on both sides. Frames of two layers, of which the second is used.
@@ -69,7 +70,7 @@ struct Step {
   std::int64_t tokens = 0;
 };
 
-// Frames that a decoding sequence has but does not use yet.
+// Frames that a sequence has but does not use yet.
 std::int64_t spare_frames(Random& random) {
   return random.chance(0.9) ? 0 : random.between(1, random.chance(0.5) ? 3 : 100);
 }
@@ -114,9 +115,8 @@ Step make_step(const Case& c, Random& random) {
       s.frames.back().push_back(FrameId(order[next]));
       s.flat.push_back(order[next++]);
     }
-    if (i < static_cast<std::size_t>(c.decode)) {
-      s.flat.resize(s.flat.size() + static_cast<std::size_t>(spare_frames(random)));
-    }
+    // All of them the same one, which is never written and so poison.
+    s.flat.resize(s.flat.size() + static_cast<std::size_t>(spare_frames(random)), order.back());
     s.frame_begin.push_back(static_cast<std::int32_t>(s.flat.size()));
     s.length.push_back(static_cast<std::int32_t>(length));
     // An empty decode place still has its row.
@@ -162,7 +162,8 @@ std::string describe(const Case& c, const Way& way) {
          std::to_string(static_cast<int>(way.prefill_kernel)) + (way.fused ? " fused" : "") +
          (way.cluster > 0 ? " clusters of " + std::to_string(way.cluster) : std::string()) +
          (c.window < kNoWindow ? " window of " + std::to_string(c.window) : std::string()) +
-         (c.cap > 0 ? " capped" : "") + " seed " + std::to_string(c.seed);
+         (c.cap > 0 ? " cap " + std::to_string(c.cap) : std::string()) + " seed " +
+         std::to_string(c.seed);
 }
 
 struct HostStep {
@@ -233,6 +234,17 @@ struct Outputs {
   std::vector<BFloat16> pool;  // fetched
 };
 
+// Whose row it is, in one line with what may set it apart from the others.
+std::string describe_row(const Step& s, const testing::WrongRow& wrong) {
+  const auto row = static_cast<std::size_t>(wrong.row);
+  const auto sequence = static_cast<std::size_t>(s.sequence[row]);
+  return "row " + std::to_string(row) + ": position " + std::to_string(s.position[row]) +
+         " of sequence " + std::to_string(sequence) + ", " + std::to_string(s.length[sequence]) +
+         " tokens in " + std::to_string(s.frames[sequence].size()) + " of its " +
+         std::to_string(s.frame_begin[sequence + 1] - s.frame_begin[sequence]) + " frames, heads" +
+         wrong.heads;
+}
+
 void compare(const Case& c, const Step& s, const std::string& name, const HostStep& host,
              const Outputs& outputs, testing::Report& report) {
   const auto first = outputs.out.fetch();
@@ -243,17 +255,10 @@ void compare(const Case& c, const Step& s, const std::string& name, const HostSt
   }
   const auto floats = testing::to_floats(first);
   report.error_at_most(testing::relative_error(floats, host.out), 8e-3, name);
-  // A row of a few tokens must not hide behind many.
-  const std::int64_t row = c.shape.heads.query * c.shape.heads.size;
-  for (std::int64_t t = 0; t < s.tokens; ++t) {
-    const std::vector<float> mine(floats.begin() + t * row, floats.begin() + (t + 1) * row);
-    const std::vector<float> wanted(host.out.begin() + t * row, host.out.begin() + (t + 1) * row);
-    const double error = testing::relative_error(mine, wanted);
-    if (error > 0.02) {
-      report.error_at_most(error, 0.02, name + " row " + std::to_string(t));
-      break;
-    }
-  }
+  const auto wrong =
+      testing::first_wrong_row(floats, host.out, c.shape.heads.query, c.shape.heads.size, 0.02);
+  if (wrong.row >= 0)
+    report.error_at_most(wrong.error, 0.02, describe_row(s, wrong) + " of " + name);
 }
 
 // A case's inputs on the device but for the KV. A step changes qkv: fresh_qkv is what it was.
@@ -401,7 +406,7 @@ void run_way(const Case& c, const Way& way, Problem& problem, Outputs& outputs,
                           .q_stride = problem.stride,
                           .out = outputs.out.get(),
                           .workspace = outputs.workspace.get(),
-                          .fresh = way.fused ? &whole : nullptr,
+                          .fused_prepare = way.fused ? &whole : nullptr,
                           .prefill_kernel = way.prefill_kernel,
                           .decode_kernel = way.decode_kernel,
                           .cluster = way.cluster,
@@ -560,28 +565,29 @@ void run_shared(testing::Report& report, Late& late, cudaStream_t stream, Random
 
 // Few sequences, by clusters of any size: fewer tiles than CTAs, tiles that they do not share
 // evenly, more than one round, lengths around the borders of tiles, frames and rounds.
-void run_few(testing::Report& report, Late& late, cudaStream_t stream, Random& random, bool small) {
+void run_small_batch(testing::Report& report, Late& late, cudaStream_t stream, Random& random,
+                     bool small) {
   struct Load {
     Shape shape;
     std::vector<std::int64_t> lengths;  // 0: an empty place
   };
   std::vector<Load> loads = {
-      {{"few", 12, {32, 4, 128}, true}, {1, 15, 16, 17}},
-      {{"few", 42, {32, 4, 128}, true}, {1024}},
-      {{"few", 42, {32, 4, 128}, true}, {1025, 0, 129, 2300}},
-      {{"few", 32, {32, 8, 128}}, {1025}},
-      {{"few", 1, {4, 2, 128}}, {127, 128, 129}},
-      {{"few", 128, {32, 8, 64}}, {1025, 33, 0}},
-      {{"few", 7, {16, 1, 128}, true}, {700, 161}},
-      {{"few", 16, {18, 2, 64}, true}, {515, 1}},
-      {{"few", 5, {10, 1, 64}}, {2049}},
-      {{"few", 32, {8, 8, 128}}, {160, 1281}},
+      {{"small", 12, {32, 4, 128}, true}, {1, 15, 16, 17}},
+      {{"small", 42, {32, 4, 128}, true}, {1024}},
+      {{"small", 42, {32, 4, 128}, true}, {1025, 0, 129, 2300}},
+      {{"small", 32, {32, 8, 128}}, {1025}},
+      {{"small", 1, {4, 2, 128}}, {127, 128, 129}},
+      {{"small", 128, {32, 8, 64}}, {1025, 33, 0}},
+      {{"small", 7, {16, 1, 128}, true}, {700, 161}},
+      {{"small", 16, {18, 2, 64}, true}, {515, 1}},
+      {{"small", 5, {10, 1, 64}}, {2049}},
+      {{"small", 32, {8, 8, 128}}, {160, 1281}},
   };
   if (small) {
-    loads = {{{"few", 12, {8, 1, 128}, true}, {1, 40}}, {{"few", 5, {11, 1, 64}, true}, {90}}};
+    loads = {{{"small", 12, {8, 1, 128}, true}, {1, 40}}, {{"small", 5, {11, 1, 64}, true}, {90}}};
   } else {
-    loads.push_back({{"few", 42, {32, 4, 128}, true}, {16384}});
-    loads.push_back({{"few", 16, {9, 1, 64}}, {16385}});
+    loads.push_back({{"small", 42, {32, 4, 128}, true}, {16384}});
+    loads.push_back({{"small", 16, {9, 1, 64}}, {16385}});
   }
   for (const Load& load : loads) {
     Case c{.shape = load.shape, .seed = random.bits()};
@@ -723,10 +729,9 @@ void check_refusals(testing::Report& report) {
 
 void check_clusters(testing::Report& report) {
   const Heads heads{32, 4, 128};
-  report.check(
-      parts::few_room(heads, 8) > 0 && parts::few_room(heads, 4) >= parts::few_room(heads, 8),
-      "room for clusters");
-  report.check(few_cluster(heads, 1) == 8 || parts::few_room(heads, 8) < heads.kv,
+  const auto room = [&](int cluster) { return parts::small_batch_room(heads, cluster); };
+  report.check(room(8) > 0 && room(4) >= room(8), "room for clusters");
+  report.check(small_batch_cluster(heads, 1) == 8 || room(8) < heads.kv,
                "one sequence is not served by clusters of 8");
 }
 
@@ -736,7 +741,7 @@ void progress(const char* what) {
   std::fflush(stdout);
 }
 
-int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
+int run_all(int cases, std::uint64_t seed, bool small, bool only_small_batch) {
   if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu, FlashInfer %s\n", seed, has_flashinfer() ? "on" : "off");
   cudaStream_t stream;
@@ -746,8 +751,8 @@ int run_all(int cases, std::uint64_t seed, bool small, bool only_few) {
   check_refusals(report);
   check_clusters(report);
   Random random(seed);
-  run_few(report, late, stream, random, small);
-  if (only_few) return report.finish();
+  run_small_batch(report, late, stream, random, small);
+  if (only_small_batch) return report.finish();
   for (const Shape& shape : kCatalogue) {
     if (small && shape.heads.query * shape.heads.size > 28 * 128) continue;
     for (int i = 0; i < (small ? 1 : 3); ++i) {
@@ -789,7 +794,7 @@ int main(int argc, char** argv) {
   causeway::Arguments arguments(argc, argv);
   const auto seed = arguments.number("--seed", std::uint64_t{20260101});
   const int cases = arguments.number("--cases", 40);
-  const bool small = arguments.flag("--small"), only_few = arguments.flag("--few");
+  const bool small = arguments.flag("--small"), only_small_batch = arguments.flag("--small-batch");
   arguments.finish();
-  return causeway::kernels::attention::run_all(cases, seed, small, only_few);
+  return causeway::kernels::attention::run_all(cases, seed, small, only_small_batch);
 }

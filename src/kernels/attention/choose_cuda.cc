@@ -73,9 +73,9 @@ Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted, bool
 
 namespace parts {
 
-int choose_few_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
-                       std::int64_t room_of_8) {
-  if (!split_serves(heads) || sequences < 1 || sequences > kFewSequences) return 0;
+int choose_small_batch_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
+                               std::int64_t room_of_8) {
+  if (!split_serves(heads) || sequences < 1 || sequences > kSmallBatchSequences) return 0;
   const std::int64_t clusters = sequences * heads.kv;
   // Of two CTAs the split kernel has as many workers, and no rounds.
   return clusters <= room_of_8 ? 8 : clusters <= room_of_4 ? 4 : 0;

@@ -31,16 +31,16 @@ TEST(ChooseAttention, DecodeRowsArePreparedByTheSplitKernel) {
   EXPECT_FALSE(fuses_prepare({32, 8, 128}, 1, true));
 }
 
-TEST(ChooseAttention, ClustersOfFewSequences) {
-  using parts::choose_few_cluster;
-  EXPECT_EQ(choose_few_cluster({32, 4, 128}, 1, 30, 15), 8);
-  EXPECT_EQ(choose_few_cluster({32, 4, 128}, 4, 30, 15), 4);
-  EXPECT_EQ(choose_few_cluster({32, 8, 128}, 4, 30, 15), 0);
-  EXPECT_EQ(choose_few_cluster({32, 1, 128}, 5, 30, 15), 0) << "too many sequences";
-  EXPECT_EQ(choose_few_cluster({32, 8, 128}, 1, 7, 3), 0) << "too few multiprocessors";
-  EXPECT_EQ(choose_few_cluster({32, 8, 96}, 1, 30, 15), 0);
-  EXPECT_EQ(choose_few_cluster({34, 2, 64}, 1, 30, 15), 0) << "17 heads on one";
-  EXPECT_EQ(choose_few_cluster({32, 8, 128}, 0, 30, 15), 0);
+TEST(ChooseAttention, ClustersOfSmallBatches) {
+  using parts::choose_small_batch_cluster;
+  EXPECT_EQ(choose_small_batch_cluster({32, 4, 128}, 1, 30, 15), 8);
+  EXPECT_EQ(choose_small_batch_cluster({32, 4, 128}, 4, 30, 15), 4);
+  EXPECT_EQ(choose_small_batch_cluster({32, 8, 128}, 4, 30, 15), 0);
+  EXPECT_EQ(choose_small_batch_cluster({32, 1, 128}, 5, 30, 15), 0) << "too many sequences";
+  EXPECT_EQ(choose_small_batch_cluster({32, 8, 128}, 1, 7, 3), 0) << "too few multiprocessors";
+  EXPECT_EQ(choose_small_batch_cluster({32, 8, 96}, 1, 30, 15), 0);
+  EXPECT_EQ(choose_small_batch_cluster({34, 2, 64}, 1, 30, 15), 0) << "17 heads on one";
+  EXPECT_EQ(choose_small_batch_cluster({32, 8, 128}, 0, 30, 15), 0);
 }
 
 TEST(ChooseAttention, AWindowIsWhatTheDeviceCanCount) {

@@ -1,7 +1,7 @@
 // What the ways of decode have in common: where a step's operands lie, and the tiles of tokens.
 #pragma once
 
-#include "kernels/attention/cuda_fresh.cuh"
+#include "kernels/attention/cuda_fused_prepare.cuh"
 #include "kernels/attention/cuda_parts.h"
 
 namespace causeway::kernels::attention::parts {
@@ -54,10 +54,10 @@ inline DecodeArgs decode_args(const ParamsCuda& p) {
   return a;
 }
 
-inline FreshArgs fresh_args(const ParamsCuda& p) {
-  if (p.fresh == nullptr) return {};
-  return {p.fresh->rope_table, static_cast<const __nv_bfloat16*>(p.fresh->q_norm),
-          static_cast<const __nv_bfloat16*>(p.fresh->k_norm), p.fresh->epsilon};
+inline FusedPrepareArgs fused_prepare_args(const ParamsCuda& p) {
+  if (p.fused_prepare == nullptr) return {};
+  return {p.fused_prepare->rope_table, static_cast<const __nv_bfloat16*>(p.fused_prepare->q_norm),
+          static_cast<const __nv_bfloat16*>(p.fused_prepare->k_norm), p.fused_prepare->epsilon};
 }
 
 // Of scores whose exponentials have the base 2.

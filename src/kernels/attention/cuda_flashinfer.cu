@@ -16,7 +16,7 @@ struct Args {
   const int32_t* length;       // [sequences]
   __nv_bfloat16* out;          // [tokens][row], of which those of places without tokens become 0
   int64_t row;
-  int sequences, group, tile_rows, block_tokens;
+  int sequences, group, tile_rows;
 };
 
 // Sums over the threads up to this one.
@@ -61,9 +61,6 @@ __global__ void __launch_bounds__(kThreads) list_tiles(const Args a) {
     const int s = first + thread;
     const int length = s < a.sequences ? a.length[s] : 0;
     const int rows = length == 0 ? 0 : (a.query_begin[s + 1] - a.query_begin[s]) * a.group;
-    if (s < a.sequences) {
-      a.tiles.last_page[s] = length == 0 ? 0 : (length - 1) % a.block_tokens + 1;
-    }
     const int through = running_sum((rows + a.tile_rows - 1) / a.tile_rows);
     const int before = ends[0];
     __syncthreads();
@@ -91,7 +88,7 @@ std::int64_t prefill_tiles(const Heads& heads, std::int64_t sequences, std::int6
 
 Bytes prefill_workspace(const Heads& heads, std::int64_t sequences, std::int64_t tokens) {
   const std::int64_t capacity = prefill_tiles(heads, sequences, tokens);
-  return Bytes(3 * aligned(capacity * 4) + aligned(capacity) + aligned(sequences * 4));
+  return Bytes(3 * aligned(capacity * 4) + aligned(capacity));
 }
 
 Status run_flashinfer(const ParamsCuda& p, CudaStream stream) {
@@ -108,7 +105,6 @@ Status run_flashinfer(const ParamsCuda& p, CudaStream stream) {
   tiles.tile = reinterpret_cast<int32_t*>(take(tiles.capacity * 4));
   tiles.zero = reinterpret_cast<int32_t*>(take(tiles.capacity * 4));
   tiles.valid = reinterpret_cast<bool*>(take(tiles.capacity));
-  tiles.last_page = reinterpret_cast<int32_t*>(take(sequences * 4));
   Args a = {};
   a.tiles = tiles;
   a.query_begin = p.query_begin + p.decode;
@@ -116,7 +112,6 @@ Status run_flashinfer(const ParamsCuda& p, CudaStream stream) {
   a.sequences = static_cast<int>(sequences);
   a.group = static_cast<int>(p.heads.query / p.heads.kv);
   a.tile_rows = prefill_tile_rows(p.heads.size);
-  a.block_tokens = static_cast<int>(p.kv.block_tokens);
   a.out = static_cast<__nv_bfloat16*>(p.out);
   a.row = p.heads.query * p.heads.size;
   CAUSEWAY_TRY(launch("tiles of prompts", stream, {dim3(1), dim3(kThreads)}, list_tiles, a));

@@ -4,7 +4,6 @@
 #pragma once
 
 #ifdef CAUSEWAY_FLASHINFER
-#include <exception>
 #include <type_traits>
 
 #include <flashinfer/attention/default_prefill_params.cuh>
@@ -52,22 +51,49 @@ struct BoundedAttention : flashinfer::AttentionVariantBase {
                        { return kv_idx + qo_len + window_left >= kv_len + qo_idx; })
 };
 
+// FlashInfer takes a sequence's length from the number of its frames. Ours may have more than its
+// tokens fill, so the length is the step's own.
+struct PagedParams
+    : flashinfer::BatchPrefillPagedParams<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, int32_t> {
+  const int32_t* length = nullptr;  // [sequences]
+
+  __device__ __host__ uint32_t get_kv_len(uint32_t sequence) const {
+    return static_cast<uint32_t>(length[sequence]);
+  }
+};
+
+// The one instance of a head size that its own choice comes to on an SM with 228 KiB of shared
+// memory: that choice is made at run time, among instances of which the others are never launched.
 template <int kSize, bool kBounded>
-Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, CudaStream stream) {
+struct PagedKernel {
   using Element = __nv_bfloat16;
-  using Params = flashinfer::BatchPrefillPagedParams<Element, Element, Element, int32_t>;
   using Variant = std::conditional_t<kBounded, BoundedAttention,
                                      flashinfer::DefaultAttention<false, false, false, false>>;
+  static constexpr uint32_t kTileRows = prefill_tile_rows(kSize);
+  static constexpr uint32_t kWarps = flashinfer::get_num_warps_q(kTileRows);
+  using Traits = flashinfer::KernelTraits<
+      flashinfer::MaskMode::kCausal, kTileRows, flashinfer::get_num_mma_q(kTileRows), 4, kSize / 16,
+      kSize / 16, kWarps, flashinfer::get_num_warps_kv(kTileRows),
+      flashinfer::PosEncodingMode::kNone, Element, Element, Element, float, int32_t, Variant>;
+  static constexpr size_t kShared = sizeof(typename Traits::SharedStorage);
+  static_assert(!Traits::IsInvalid());
+  static_assert(2 * (kShared + 1024) <= 228 << 10, "two CTAs share an SM");
+};
+
+template <int kSize, bool kBounded>
+PagedParams paged_params(const ParamsCuda& p, const PrefillTiles& tiles) {
+  using Element = __nv_bfloat16;
   const int64_t strides[3] = {p.kv.frame_bytes.count / 2, p.kv.token_stride.count / 2, kSize};
   auto* keys = reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count);
   auto* values =
       reinterpret_cast<Element*>(p.kv.base + p.kv.key_offset.count + p.kv.value_offset.count);
-  Params params;
+  PagedParams params;
+  params.length = p.length + p.decode;
   params.paged_kv = flashinfer::paged_kv_t<Element, int32_t>(
       static_cast<uint32_t>(p.heads.kv), static_cast<uint32_t>(p.kv.block_tokens), kSize,
       static_cast<uint32_t>(p.sequences - p.decode), flashinfer::QKVLayout::kNHD, keys, values,
       strides, const_cast<int32_t*>(p.frames), const_cast<int32_t*>(p.frame_begin + p.decode),
-      tiles.last_page);
+      nullptr);
   params.q = static_cast<Element*>(const_cast<void*>(p.q));
   params.o = static_cast<Element*>(p.out);
   params.q_indptr = const_cast<int32_t*>(p.query_begin + p.decode);
@@ -88,17 +114,30 @@ Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, Cuda
   params.block_valid_mask = tiles.valid;
   params.kv_chunk_size_ptr = tiles.zero;
   params.padded_batch_size = static_cast<uint32_t>(tiles.capacity);
+  params.partition_kv = false;
+  return params;
+}
+
+template <int kSize, bool kBounded>
+Status run_flashinfer_sized(const ParamsCuda& p, const PrefillTiles& tiles, CudaStream stream) {
+  using Kernel = PagedKernel<kSize, kBounded>;
+  const char* what = "attention (FlashInfer)";
+  if (tiles.capacity == 0) return {};
+  PagedParams params = paged_params<kSize, kBounded>(p, tiles);
   // Not by programmatic launch: the kernel reads the tiles before it waits for its predecessor.
-  const device::CudaFirstLaunch loading(
-      reinterpret_cast<std::uintptr_t>(&run_flashinfer_sized<kSize, kBounded>), stream);
-  try {
-    const cudaError_t code = flashinfer::BatchPrefillWithPagedKVCacheDispatched<
-        prefill_tile_rows(kSize), kSize, kSize, flashinfer::PosEncodingMode::kNone, false,
-        flashinfer::MaskMode::kCausal, Variant, Params>(params, nullptr, nullptr, false, stream);
-    return launch_status(code, "attention (FlashInfer)");
-  } catch (const std::exception& error) {
-    return Error{ErrorCode::kDevice, std::string("attention (FlashInfer): ") + error.what()};
-  }
+  auto* kernel =
+      flashinfer::BatchPrefillWithPagedKVCacheKernel<typename Kernel::Traits, PagedParams>;
+  const device::CudaFirstLaunch loading(kernel, stream);
+  CAUSEWAY_TRY(
+      launch_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(Kernel::kShared)),
+                    what));
+  const dim3 grid(params.padded_batch_size, 1, static_cast<unsigned>(p.heads.kv));
+  const dim3 block(32, Kernel::kWarps, flashinfer::get_num_warps_kv(Kernel::kTileRows));
+  void* arguments[] = {&params};
+  return launch_status(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block,
+                                        arguments, Kernel::kShared, stream),
+                       what);
 }
 
 #else

@@ -1,5 +1,5 @@
 // Heads of 256, in a file of their own to compile beside the others. One instance for prompts and
-// decode, with windows and soft caps and without: it takes long to compile.
+// decode, with windows and soft caps and without.
 #include "kernels/attention/cuda_flashinfer.cuh"
 
 namespace causeway::kernels::attention::parts {

@@ -7,7 +7,7 @@
 namespace causeway::kernels::attention::parts {
 namespace {
 
-constexpr int kMergeTurns = kMergeUnroll / 2;  // heads of two pieces at once
+constexpr int kMergeRounds = kMergeUnroll / 2;  // heads of two pieces at once
 
 // Beyond so many sequences merge_many_kernel merges. It adds 3.3 µs to a layer of Llama-3.1-8B at
 // 128 and 256 sequences, this file's kernel 4.4 and 4.2; but 6.9 beside 2.6 at 48, and at 64 a step
@@ -17,7 +17,7 @@ constexpr int kManyBeyond = 96;
 // is 3 % slower with it, of 24 and 32 0.4 and 0.2 %.
 constexpr int kRehearsesBeyond = 32;
 
-// With a warp more than works an SM has registers for two CTAs of the kernel for few sequences (80
+// With a warp more than works an SM has registers for two CTAs of the kernel for small batches (80
 // a thread), and not for a third. Three lie where attention ends first, and leave no room there for
 // the product behind: a step is 1.7 % slower at 8 and 16 sequences, and at 64, of the other kernel,
 // 0.5 %. At 24 and 32 it is 0.6 % faster with room for three.
@@ -27,13 +27,13 @@ constexpr int merge_registers(bool shared, bool rehearses) {
 }
 bool fits_thrice(int sequences) { return sequences > 16 && sequences <= kRehearsesBeyond; }
 
-// What a CTA merges. An item is a turn: so many heads of a sequence as it has room for at once.
+// What a CTA merges. An item is a round: so many heads of a sequence as it has room for at once.
 struct Items {
   int parties, party_bits;  // teams of kSize / 4 threads that share the pieces of a head; log 2
   int at_once;              // heads
-  int turns;                // of a sequence
+  int rounds;               // of a sequence
   int each, rest;           // items of a CTA; so many CTAs have one more
-  Divider by_turns;
+  Divider by_rounds;
   bool rehearses;
 };
 
@@ -59,7 +59,7 @@ struct Place {
 // A team's part of an item: a head's pieces, or with a step those of several heads of two pieces.
 struct HeadRange {
   int first, end;
-  int step;  // from one of kMergeTurns heads to the next; 0: there is one
+  int step;  // from one of kMergeRounds heads to the next; 0: there is one
 };
 
 // This party's pieces of a head; or (not kShared) those of several heads of two pieces, which are
@@ -79,7 +79,7 @@ __device__ __forceinline__ void add_pieces(const MergeArgs& a, const Items& item
     float2 states[kMergeUnroll];
     float4 values[kMergeUnroll];
 #pragma unroll
-    for (int t = 0; t < kMergeTurns; ++t) {
+    for (int t = 0; t < kMergeRounds; ++t) {
       const int head = min(heads.first + t * (pairs ? heads.step : 0), a.heads - 1),
                 piece = at + t * step;
       const int row = pieces.row + piece * 2 * a.heads + row_of(a, head);
@@ -91,15 +91,15 @@ __device__ __forceinline__ void add_pieces(const MergeArgs& a, const Items& item
         states[2 * t + j] = read_state(a, at_row, wanted);
       }
     }
-    float above[kMergeTurns], all = merged.above;
+    float above[kMergeRounds], all = merged.above;
 #pragma unroll
-    for (int t = 0; t < kMergeTurns; ++t) {
+    for (int t = 0; t < kMergeRounds; ++t) {
       above[t] = fmaxf(states[2 * t].x, states[2 * t + 1].x);
       all = fmaxf(all, above[t]);
     }
     merged.rescale(all);  // of pairs: nothing
 #pragma unroll
-    for (int t = 0; t < kMergeTurns; ++t) {
+    for (int t = 0; t < kMergeRounds; ++t) {
       if (pairs) merged.above = above[t];
       merged.add(states[2 * t], values[2 * t]);
       merged.add(states[2 * t + 1], values[2 * t + 1]);
@@ -152,12 +152,12 @@ __device__ __forceinline__ void join_parties(int parties, int party, MergeShared
 
 // A place in the items, and its sequence's pieces.
 struct Cursor {
-  int sequence, turn;
+  int sequence, round;
   Pieces pieces;
 };
 
-__device__ __forceinline__ Cursor read_cursor(const MergeArgs& a, int sequence, int turn) {
-  return {sequence, turn, read_pieces(a, sequence)};
+__device__ __forceinline__ Cursor read_cursor(const MergeArgs& a, int sequence, int round) {
+  return {sequence, round, read_pieces(a, sequence)};
 }
 
 // All threads of the CTA. `at`: of the first of `left` items, then behind the last. Not real:
@@ -168,18 +168,18 @@ __device__ __forceinline__ void merge_items(const MergeArgs& a, const Items& ite
                                             MergeShared& shared, bool real) {
   int done;
 #pragma unroll 1
-  for (; left > 0; left -= done, at.turn += done) {
-    if (at.turn == items.turns) at = read_cursor(a, at.sequence + 1, 0);
+  for (; left > 0; left -= done, at.round += done) {
+    if (at.round == items.rounds) at = read_cursor(a, at.sequence + 1, 0);
     done = 1;
     const Pieces& pieces = at.pieces;
     if (pieces.count == 1) continue;  // its worker had all of it
-    const int first = at.turn * items.at_once;
+    const int first = at.round * items.at_once;
     HeadRange heads = {.first = first + (kShared ? place.team >> items.party_bits : place.team),
                        .end = a.heads,
                        .step = 0};
     const bool pairs = !kShared && pieces.count == 2;
     if (pairs) {
-      done = min(kMergeTurns, min(left, items.turns - at.turn));
+      done = min(kMergeRounds, min(left, items.rounds - at.round));
       heads.end = min(a.heads, first + done * items.at_once);
       heads.step = items.at_once;
     }
@@ -222,15 +222,15 @@ __global__ void __maxnreg__(merge_registers(kShared, kRehearses))
   const int cta = static_cast<int>(blockIdx.x);
   const int begin = cta * items.each + min(cta, items.rest);
   const int count = items.each + (cta < items.rest ? 1 : 0);
-  const int sequence = items.by_turns.of(begin), turn = begin - sequence * items.turns;
-  Cursor at = read_cursor(a, sequence, turn);
+  const int sequence = items.by_rounds.of(begin), round = begin - sequence * items.rounds;
+  Cursor at = read_cursor(a, sequence, round);
 #pragma unroll 1
   for (int pass = kRehearses && items.rehearses ? 0 : 1; pass < 2; ++pass) {
     const bool real = pass == 1;
     if (real && a.early) wait_for_predecessor();
     if (real && kRehearses) {
-      if (at.sequence != sequence) at = read_cursor(a, sequence, turn);
-      at.turn = turn;
+      if (at.sequence != sequence) at = read_cursor(a, sequence, round);
+      at.round = round;
     }
     merge_items<kSize, kShared>(a, items, place, count, at, shared, real);
   }
@@ -263,17 +263,17 @@ Status launch_merge(const SplitArgs& split, CudaStream stream) {
   const MergeArgs a = merge_args(split);
   const int bits = merge_party_bits<kSize>(a.sequences, a.heads);
   const int at_once = kMergeThreads / (kSize / 4) >> bits;
-  const int turns = (a.heads + at_once - 1) / at_once, count = a.sequences * turns;
+  const int rounds = (a.heads + at_once - 1) / at_once, count = a.sequences * rounds;
   const int grid = std::min(kMergeCtasMax, count);
   if (grid == 0) return {};
   const int threads = fits_thrice(a.sequences) ? kMergeThreads : kMergeLaunched;
   const Items items = {.parties = 1 << bits,
                        .party_bits = bits,
                        .at_once = at_once,
-                       .turns = turns,
+                       .rounds = rounds,
                        .each = count / grid,
                        .rest = count % grid,
-                       .by_turns = divider(turns),
+                       .by_rounds = divider(rounds),
                        .rehearses = a.early && a.sequences > kRehearsesBeyond};
   return launch("attention (merging)", stream,
                 {dim3(static_cast<unsigned>(grid)), dim3(static_cast<unsigned>(threads))},

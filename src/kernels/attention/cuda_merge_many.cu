@@ -34,17 +34,18 @@ __device__ __forceinline__ Item find_item(const MergeArgs& a, const Divider& by_
           .target = plan.w * a.heads + head};
 }
 
-// An item's pieces, which its team alone reads, are spent: `base` is that of `partial`, in lines.
+// An item's pieces, which its team alone reads, are discarded: `base` is that of `partial`, in
+// lines.
 template <int kSize>
 __device__ __forceinline__ void drop_pieces(const char* base, const Item& item, int step,
                                             unsigned element) {
-  constexpr unsigned kLines = kSize * 4 / kSpentLine, kTeam = kSize / 4;
+  constexpr unsigned kLines = kSize * 4 / kDiscardLineBytes, kTeam = kSize / 4;
   const auto lines = static_cast<unsigned>(item.count) * kLines;
 #pragma unroll 1
   for (unsigned i = element; i < lines; i += kTeam) {
     const int piece = static_cast<int>(i / kLines);
     const int row = item.row + piece * step + (piece == 0 ? item.inner : 0);
-    discard_line(base + (static_cast<unsigned>(row) * kLines + i % kLines) * kSpentLine);
+    discard_line(base + (static_cast<unsigned>(row) * kLines + i % kLines) * kDiscardLineBytes);
   }
 }
 

@@ -32,25 +32,24 @@ constexpr bool split_serves(const Heads& heads) {
 
 // Sequences [0, decode) by clusters of CTAs, one launch and no plan: for heads that the split
 // kernel serves, at most 65,535 sequences, and fast for few.
-constexpr int kFewClusterMax = 16;  // CTAs
+constexpr int kSmallBatchClusterMax = 16;  // CTAs
 // How many clusters of so many CTAs the current context has room for at once, each CTA on an SM of
 // its own: those of a cluster lie together. 0: the driver does not say.
-std::int64_t few_room(const Heads& heads, int cluster);
+std::int64_t small_batch_room(const Heads& heads, int cluster);
 // CTAs of a cluster, where there is room for so many clusters of 4 and of 8; 0: the split kernel
 // serves. Pure.
-int choose_few_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
-                       std::int64_t room_of_8);
-Status run_few(const ParamsCuda& params, CudaStream stream);
+int choose_small_batch_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
+                               std::int64_t room_of_8);
+Status run_small_batch(const ParamsCuda& params, CudaStream stream);
 
 // Sequences [decode, sequences), which may be any. `tiles` is what list_tiles wrote.
 // Query tokens × query heads a KV head, of a tile: what FlashInfer's kernel has room for.
 constexpr int prefill_tile_rows(std::int64_t head_size) { return head_size < 256 ? 128 : 64; }
 struct PrefillTiles {
-  std::int32_t* sequence = nullptr;   // [capacity] within the prefill sequences
-  std::int32_t* tile = nullptr;       // [capacity]
-  std::int32_t* zero = nullptr;       // [capacity]
-  bool* valid = nullptr;              // [capacity]
-  std::int32_t* last_page = nullptr;  // [prefill sequences] tokens in the last frame
+  std::int32_t* sequence = nullptr;  // [capacity] within the prefill sequences
+  std::int32_t* tile = nullptr;      // [capacity]
+  std::int32_t* zero = nullptr;      // [capacity]
+  bool* valid = nullptr;             // [capacity]
   std::int64_t capacity = 0;
 };
 std::int64_t prefill_tiles(const Heads& heads, std::int64_t sequences, std::int64_t tokens);

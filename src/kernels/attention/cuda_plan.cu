@@ -146,12 +146,12 @@ std::int64_t piece_rows(const Heads& heads) {
 // How the work is cut: by the heads, and how many sequences there are. The same for the plan and
 // for those who follow it. On few SMs there are still as many CTAs as a slot's workers need.
 void cut(const Heads& heads, int sms, SplitArgs& a) {
-  const bool few = a.sequences <= kSplitFewSequences;
+  const bool few = a.sequences <= kSplitSmallBatch;
   a.early_tiles = few ? 8 : 1;
   a.slot_bytes = few ? 0 : a.group * static_cast<int>(heads.size) * 2;
   const int of_worker = heads.size == 64 ? Ring<64>::worker_bytes(a.slot_bytes)
                                          : Ring<128>::worker_bytes(a.slot_bytes);
-  a.warps = few ? kSplitWarpsFew : std::min(kWarpsMax, kSharedMax / of_worker);
+  a.warps = few ? kSplitWarpsSmallBatch : std::min(kWarpsMax, kSharedMax / of_worker);
   a.ctas = std::min(std::max(sms, (a.kv_heads + a.warps - 1) / a.warps), kCtasMax);
   a.slots = a.ctas * a.warps / a.kv_heads;
 }
@@ -182,7 +182,7 @@ Result<SplitArgs> split_args(const ParamsCuda& p) {
   a.window = device_window(p);
   cut(p.heads, sms, a);
   a.tables_early = p.tables_early && p.planned;
-  a.fresh = fresh_args(p);
+  a.prepare = fused_prepare_args(p);
   a.scale_log2 = scale_log2_of(p);
   char* memory = static_cast<char*>(p.workspace);
   a.state = reinterpret_cast<float2*>(memory);

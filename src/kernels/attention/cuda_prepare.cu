@@ -3,7 +3,7 @@
 #include <string>
 
 #include "kernels/attention/attention_cuda.h"
-#include "kernels/attention/cuda_fresh.cuh"
+#include "kernels/attention/cuda_fused_prepare.cuh"
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 

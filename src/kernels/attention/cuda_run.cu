@@ -15,11 +15,12 @@ Status check(const ParamsCuda& p) {
   if (p.kv.block_tokens < 1 || p.kv.block_tokens > (std::int64_t{1} << 24) ||
       p.kv.token_stride.count % 16 != 0 || p.kv.key_offset.count % 16 != 0 ||
       p.kv.value_offset.count % 16 != 0 || p.kv.frame_bytes.count % 16 != 0 ||
-      p.q_stride % 8 != 0 || (p.fresh != nullptr && p.fresh->rope_table == nullptr)) {
+      p.q_stride % 8 != 0 ||
+      (p.fused_prepare != nullptr && p.fused_prepare->rope_table == nullptr)) {
     return invalid_argument(
         "attention: frames, their parts and the rows of q must be aligned to 16 bytes");
   }
-  if (p.cluster < 0 || p.cluster == 1 || p.cluster > parts::kFewClusterMax ||
+  if (p.cluster < 0 || p.cluster == 1 || p.cluster > parts::kSmallBatchClusterMax ||
       (p.cluster & (p.cluster - 1)) != 0 || (p.cluster > 0 && !parts::split_serves(p.heads))) {
     return invalid_argument("attention: no clusters of " + std::to_string(p.cluster) +
                             " CTAs serve " + std::to_string(p.heads.query) + "/" +
@@ -33,7 +34,8 @@ Status check(const ParamsCuda& p) {
   if (!(p.cap >= 0) || (p.cap > 0 && p.cluster > 0)) {
     return invalid_argument("attention: a soft cap is above 0, and clusters know none");
   }
-  if (p.fresh != nullptr && p.fresh->q_norm != nullptr && p.fresh->norm_offset != 0) {
+  if (p.fused_prepare != nullptr && p.fused_prepare->q_norm != nullptr &&
+      p.fused_prepare->norm_offset != 0) {
     return invalid_argument("attention: norms with an offset are for prepare()");
   }
   const std::int64_t limit = std::int64_t{1} << 30;
@@ -47,10 +49,10 @@ Status check(const ParamsCuda& p) {
 }
 
 Status run_decode(const ParamsCuda& p, CudaStream stream) {
-  if (p.cluster > 0) return parts::run_few(p, stream);
+  if (p.cluster > 0) return parts::run_small_batch(p, stream);
   CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel, p.cap > 0));
   if (decode == DecodeKernel::kSplit) return parts::run_split(p, stream);
-  if (p.fresh != nullptr) {
+  if (p.fused_prepare != nullptr) {
     return invalid_argument("attention: only the split kernel prepares rows itself");
   }
   if (decode == DecodeKernel::kReference) return parts::run_reference(p, 0, p.decode, stream);
@@ -63,7 +65,7 @@ Status run_decode(const ParamsCuda& p, CudaStream stream) {
 // Whether FlashInfer serves decoding sequences too: then they are prompts of one token.
 Result<bool> all_by_flashinfer(const ParamsCuda& p, PrefillKernel prefill) {
   CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel, p.cap > 0));
-  return p.decode > 0 && p.cluster == 0 && p.fresh == nullptr &&
+  return p.decode > 0 && p.cluster == 0 && p.fused_prepare == nullptr &&
          decode == DecodeKernel::kFlashInfer && prefill == PrefillKernel::kFlashInfer;
 }
 
@@ -74,13 +76,13 @@ Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t t
          parts::prefill_workspace(heads, sequences, tokens);
 }
 
-int few_cluster(const Heads& heads, std::int64_t sequences, int sm_count) {
-  if (sequences > kFewSequences || !parts::split_serves(heads)) return 0;
+int small_batch_cluster(const Heads& heads, std::int64_t sequences, int sm_count) {
+  if (sequences > kSmallBatchSequences || !parts::split_serves(heads)) return 0;
   const auto room = [&](int cluster) {
-    const std::int64_t fit = parts::few_room(heads, cluster);
+    const std::int64_t fit = parts::small_batch_room(heads, cluster);
     return sm_count > 0 ? std::min<std::int64_t>(fit, sm_count / cluster) : fit;
   };
-  return parts::choose_few_cluster(heads, sequences, room(4), room(8));
+  return parts::choose_small_batch_cluster(heads, sequences, room(4), room(8));
 }
 
 Status plan(const ParamsCuda& params, CudaStream stream) {

@@ -14,9 +14,9 @@
 // A worker keeps its tiles coming by cp.async into its own ring of shared memory: no barrier
 // between warps. Whatever else a tile needs comes with it, because a load from the kernel's middle
 // waits behind all KV on its way: the queries of a sequence that begins with the tile, and with
-// `fresh` a token's own k and v where a sequence ends, as the product left them. Whoever has a
-// sequence's last tile prepares its k in the tile, and puts k and v into their frame. Tokens of
-// earlier steps are asked for before the kernel in front has ended.
+// `fused_prepare` a token's own k and v where a sequence ends, as the product left them. The worker
+// that has a sequence's last tile prepares its k in the tile, and puts k and v into their frame.
+// Tokens of earlier steps are asked for before the kernel in front has ended.
 //
 // The query heads that share the KV head are the eight columns of the tensor cores' product, or two
 // of eight: scores are [tokens × heads] = K · qᵀ, sums [elements × heads] = Vᵀ · weights.
@@ -37,8 +37,8 @@ constexpr unsigned kAll = 0xFFFFFFFFu;
 // launches are has instances that have nothing else.
 enum class Serves {
   kAny,
-  // Tokens that come fresh, a plan that may be read early, frames of at least a tile, up to eight
-  // query heads, places for queries; no window.
+  // Tokens that are not prepared yet, a plan that may be read early, frames of at least a tile, up
+  // to eight query heads, places for queries; no window.
   kCommon,
   kCommonWithNorms,  // of q and of k
 };
@@ -118,7 +118,7 @@ struct Tables {
 template <int kSize, Serves kServes>
 struct Worker {
   using Shared = Ring<kSize>;
-  using Rows = FreshRows<kSize>;
+  using Rows = PreparedRows<kSize>;
   static constexpr bool kCommon = kServes != Serves::kAny;
   static constexpr int kEights = kCommon ? 1 : kSplitGroupMax / 8;
   static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
@@ -127,7 +127,7 @@ struct Worker {
 
   const SplitArgs& a;
   Tables& tables;
-  char* memory;   // shared, of this warp: tiles of K and V, then slots, then turns
+  char* memory;   // shared, of this warp: tiles of K and V, then slots, then rows of RoPE
   uint32_t ring;  // its address
   int lane;
   int worker, kv_head;
@@ -145,7 +145,7 @@ struct Worker {
   __device__ Worker(const SplitArgs& args, Tables& its_tables) : a(args), tables(its_tables) {}
 
   static __device__ bool early(const SplitArgs& a) { return kCommon || a.tables_early; }
-  __device__ bool fresh() const { return kCommon || a.fresh.table != nullptr; }
+  __device__ bool fused_prepare() const { return kCommon || a.prepare.table != nullptr; }
   __device__ bool has_slots() const { return kCommon || a.slot_bytes != 0; }
   __device__ bool norm(const __nv_bfloat16* gains) const {
     return kCommon ? kServes == Serves::kCommonWithNorms : gains != nullptr;
@@ -158,9 +158,11 @@ struct Worker {
 
   // ---- KV of earlier tokens ---------------------------------------------------------------------
 
-  // Zeros for rows without a token, but the row of a token that is fresh is left to load_own().
+  // Zeros for rows without a token, but the row of a token that is not prepared yet is left to
+  // load_own().
   __device__ void load(const Loading& at, int stage) {
-    const int count = at.rest - (fresh() ? 1 : 0), own_row = fresh() ? count : kTile;
+    const int count = at.rest - (fused_prepare() ? 1 : 0),
+              own_row = fused_prepare() ? count : kTile;
     const int held = tables.frames(at.frame_at);
     if (lane == stage) {
       held_sequence = at.sequence * 2 + (at.begins ? 1 : 0);
@@ -229,15 +231,15 @@ struct Worker {
 
   // A slot holds queries as a tile's rows are held.
   __device__ int slot_offset(int slot) const { return Shared::kBytes + slot * a.slot_bytes; }
-  __device__ int turn_offset(int stage) const {
-    return Shared::kBytes + kSlots * a.slot_bytes + stage * Shared::kTurnBytes;
+  __device__ int rope_offset(int stage) const {
+    return Shared::kBytes + kSlots * a.slot_bytes + stage * Shared::kRopeRowBytes;
   }
   __device__ const __nv_bfloat16* row_of(int sequence) const { return a.q + sequence * a.q_stride; }
   __device__ const __nv_bfloat16* queries_of(int sequence) const {
     return row_of(sequence) + kv_head * a.group * kSize;
   }
-  __device__ const float* turn_of(int sequence) const {
-    return a.fresh.table + static_cast<int64_t>(sequence) * kSize;
+  __device__ const float* rope_row_of(int sequence) const {
+    return a.prepare.table + static_cast<int64_t>(sequence) * kSize;
   }
 
   // Of a sequence that begins with the tile. Without slots, into L2 at least.
@@ -255,10 +257,10 @@ struct Worker {
       source += 32 * 8;
     }
   }
-  __device__ void ask_for_turn(const Tile& at, int stage) const {
+  __device__ void ask_for_rope(const Tile& at, int stage) const {
     if (!has_slots() || lane * 4 >= kSize) return;
-    ptx::copy_async(ring + static_cast<uint32_t>(turn_offset(stage) + lane * 16),
-                    turn_of(at.sequence) + lane * 4, true);
+    ptx::copy_async(ring + static_cast<uint32_t>(rope_offset(stage) + lane * 16),
+                    rope_row_of(at.sequence) + lane * 4, true);
   }
   // k and v of the token as the product left them, into their rows of the sequence's last tile.
   __device__ void load_own(const Tile& at, int stage) const {
@@ -271,19 +273,19 @@ struct Worker {
   // All of that. `slot` is for the queries if the tile begins a sequence. True if there was any.
   __device__ bool load_beside(const Tile& at, int stage, int slot) const {
     if (at.begins) ask_for_queries(at, slot);
-    const bool own = fresh() && at.last();
+    const bool own = fused_prepare() && at.last();
     if (own) load_own(at, stage);
-    if (own || (at.begins && fresh())) ask_for_turn(at, stage);
+    if (own || (at.begins && fused_prepare())) ask_for_rope(at, stage);
     return own || (at.begins && has_slots());
   }
 
-  // Without slots: queries and turn into a stage that nothing is in, as its K and its V.
+  // Without slots: queries and RoPE row into a stage that nothing is in, as its K and its V.
   __device__ void fetch_beside(const Tile& at, int stage) const {
     constexpr int kPieces = kSplitGroupMax * kChunks / 32;
     __syncwarp();
-    if (fresh() && lane * 4 < kSize) {
+    if (fused_prepare() && lane * 4 < kSize) {
       *reinterpret_cast<float4*>(memory + stage_offset(stage) + kTileBytes + lane * 16) =
-          *reinterpret_cast<const float4*>(turn_of(at.sequence) + lane * 4);
+          *reinterpret_cast<const float4*>(rope_row_of(at.sequence) + lane * 4);
     }
     if (at.begins) {
       const uint4* source = reinterpret_cast<const uint4*>(queries_of(at.sequence));
@@ -308,9 +310,9 @@ struct Worker {
   // Once tile `at` of the stage is there, or for queries what comes beside it, in this order: the
   // queries of a sequence that begins, from `queries` on, as an operand; and k of one that ends,
   // whose own token then goes into its frame. One piece of code prepares both.
-  __device__ void prepare(bool of_queries, int queries, const char* turn, const Tile& at,
+  __device__ void prepare(bool of_queries, int queries, const char* angles, const Tile& at,
                           int stage) {
-    if (fresh()) {
+    if (fused_prepare()) {
       typename Rows::Gains gains = k_gains;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -318,8 +320,8 @@ struct Worker {
       }
       Rows::prepare(
           memory + (of_queries ? queries : stage_offset(stage)), of_queries ? 0 : at.rest - 1,
-          of_queries ? a.group : 1, reinterpret_cast<const float*>(turn),
-          norm(of_queries ? a.fresh.q_norm : a.fresh.k_norm), gains, a.fresh.epsilon, lane);
+          of_queries ? a.group : 1, reinterpret_cast<const float*>(angles),
+          norm(of_queries ? a.prepare.q_norm : a.prepare.k_norm), gains, a.prepare.epsilon, lane);
       __syncwarp();
     }
     if (of_queries) {
@@ -561,8 +563,8 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
   w.once = ptx::policy_stream();
   w.worker = worker;
   w.kv_head = worker - slot * a.kv_heads;
-  if (w.norm(a.fresh.q_norm)) w.q_gains.load(a.fresh.q_norm, lane);
-  if (w.norm(a.fresh.k_norm)) w.k_gains.load(a.fresh.k_norm, lane);
+  if (w.norm(a.prepare.q_norm)) w.q_gains.load(a.prepare.q_norm, lane);
+  if (w.norm(a.prepare.k_norm)) w.k_gains.load(a.prepare.k_norm, lane);
   tables.frames_next = tables.read_frames(tables.frames_from + 32);
 
   // ---- before the kernel in front has ended ----------------------------------------------------
@@ -570,7 +572,7 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
   int before = 1;
   if (!W::kCommon) {
     before = W::early(a) ? min(a.early_tiles, kAhead) : 0;
-    if (!w.fresh()) before = min(before, tiles_of(loading.rest) - 1);
+    if (!w.fused_prepare()) before = min(before, tiles_of(loading.rest) - 1);
     before = min(before, count);
   }
   int loaded = 0, asked = 0;        // tiles; those whose queries and so on have been asked for
@@ -619,10 +621,10 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
     const Tile tile = w.tile_in(stage);
     if (done >= 0) {
       int queries = w.slot_offset(static_cast<int>(begun % Shared::kSlots));
-      int turn = w.turn_offset(stage);
+      int angles = w.rope_offset(stage);
       if (!w.has_slots()) {
         queries = w.stage_offset(target);
-        turn = queries + W::kTileBytes;
+        angles = queries + W::kTileBytes;
         if (tile.begins || tile.last()) w.fetch_beside(tile, target);
       }
       if (tile.begins) ++begun;
@@ -631,8 +633,8 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
 #pragma unroll 1
       for (int part = 0; part < 2; ++part) {
         if ((part == 0) == w.has_slots()) wait_for_tile(done);
-        if (part == 0 ? tile.begins : tile.last() && w.fresh()) {
-          w.prepare(part == 0, queries, w.memory + turn, tile, stage);
+        if (part == 0 ? tile.begins : tile.last() && w.fused_prepare()) {
+          w.prepare(part == 0, queries, w.memory + angles, tile, stage);
         }
       }
     }
@@ -651,10 +653,10 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
 
 template <int kSize>
 Status launch_split(const SplitArgs& a, bool behind_library, CudaStream stream) {
-  const bool norms = a.fresh.q_norm != nullptr;
-  const bool common = a.fresh.table != nullptr && a.tables_early && a.block_tokens >= kTile &&
+  const bool norms = a.prepare.q_norm != nullptr;
+  const bool common = a.prepare.table != nullptr && a.tables_early && a.block_tokens >= kTile &&
                       a.group <= 8 && a.slot_bytes != 0 && a.early_tiles == 1 &&
-                      a.window == kNoDeviceWindow && norms == (a.fresh.k_norm != nullptr);
+                      a.window == kNoDeviceWindow && norms == (a.prepare.k_norm != nullptr);
   const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(a.ctas)),
                              .block = dim3(static_cast<unsigned>(a.warps * 32)),
                              .shared_bytes = a.warps * Ring<kSize>::worker_bytes(a.slot_bytes),

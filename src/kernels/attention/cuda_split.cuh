@@ -13,8 +13,8 @@ constexpr int kCtasMax = 160;  // SMs that are used at most
 // Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
 // and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
 // sequences the KV is worth more bytes on their way.
-constexpr int kSplitWarpsFew = 4, kWarpsMax = 8;
-constexpr int kSplitFewSequences = 4;
+constexpr int kSplitWarpsSmallBatch = 4, kWarpsMax = 8;
+constexpr int kSplitSmallBatch = 4;
 constexpr int kSharedMax = 227 * 1024;  // of a CTA
 
 // What the workers of a slot begin with. One a slot, the same for all layers of a step.
@@ -43,7 +43,8 @@ struct SplitArgs : DecodeArgs {
   int slot_bytes;   // of shared memory for the queries of a sequence to come; 0: no such places
   int early_tiles;  // of a worker, asked for before the kernel in front has ended
   bool tables_early;
-  FreshArgs fresh;  // q, then the other KV heads' q, then all k, then all v are then in q's rows
+  // With a table: q's rows hold q, then the other KV heads' q, then all k, then all v.
+  FusedPrepareArgs prepare;
   float scale_log2;
   // Where a worker leaves its partial results. A slot has at most two shared sequences: one that
   // reaches into it or begins with it, and one that begins within it.
@@ -66,13 +67,13 @@ struct Ring {
   static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
   static constexpr int kStages = kSize == 128 ? 3 : 5;
   static constexpr int kBytes = kStages * 2 * kTileBytes;
-  static constexpr int kTurnBytes = kSize * 4;  // a row of the RoPE table
+  static constexpr int kRopeRowBytes = kSize * 4;  // a row of the RoPE table
   // Sequences that may begin in tiles on their way: the one that is computed has its queries in
   // registers.
   static constexpr int kSlots = kStages - 1;
   // Of a worker that has places for queries of `slot_bytes`, or none.
   static constexpr __host__ __device__ int worker_bytes(int slot_bytes) {
-    return kBytes + (slot_bytes == 0 ? 0 : kSlots * slot_bytes + kStages * kTurnBytes);
+    return kBytes + (slot_bytes == 0 ? 0 : kSlots * slot_bytes + kStages * kRopeRowBytes);
   }
 };
 

@@ -147,7 +147,7 @@ Result<CudaPlan> plan_split(CudaPlan plan, int sms) {
   plan.boxes = plan.pairs != CudaPairs::kNone || (plan.batch == 32 && keeps_stages(r));
   // A part of the tile that a CTA begins in.
   plan.workspace = kFlagBytes + Bytes(std::int64_t{plan.ctas} * kSplitRows * plan.batch * 4);
-  // Spent parts lie behind what these sums may take.
+  // Discarded parts lie behind what these sums may take.
   plan.drops = plan.pairs == CudaPairs::kInputs && r.silu_mul &&
                plan.workspace <= kFlagBytes + kLibraryBytes;
   if (r.parts > 1) plan.workspace = std::max(plan.workspace, parts_end(r));

@@ -29,7 +29,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "kernels/cuda_stream.h"
-#include "kernels/spent.h"
+#include "kernels/l2_discard.h"
 
 namespace causeway::kernels::gemm {
 
@@ -68,7 +68,7 @@ struct CudaOperands {
   const void* gains = nullptr;     // norm: bf16 [k], 16-byte aligned
   float epsilon = 0;               // norm
   // CudaPlan::drops: what the kernels in front were the last to read is dropped from L2 meanwhile.
-  SpentList spent = {};
+  DiscardList discards = {};
   void* out = nullptr;  // bf16 or f32 [m][n], row stride out_stride
   std::int64_t x_stride = 0;
   std::int64_t w_stride = 0;
@@ -107,7 +107,7 @@ struct CudaPlan {
   int ctas = 0;
   CudaPairs pairs = CudaPairs::kNone;  // kSplit
   bool boxes = false;                  // kSplit: sums go out by the copy engine, which adds nothing
-  bool drops = false;                  // kSplit: what is spent, beside the stream of w
+  bool drops = false;                  // kSplit: what is not read again, beside the stream of w
   int sm_count = 0;                    // kLibrary: that the library may count on
   Bytes workspace;  // device memory, 256-byte aligned, shared by all products of a stream
 };

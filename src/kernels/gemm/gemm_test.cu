@@ -637,8 +637,8 @@ bool run_in_turns(const Buffers& b, CudaGemm& gemm) {
   return wrong == 0 && zero;
 }
 
-// A product that drops what is spent beside its work: that is gone, the rest stays, and the result
-// is as without.
+// A product that drops what is not read again beside its work: that is gone, the rest stays, and
+// the result is as without.
 bool run_dropping(const Buffers& b, CudaGemm& gemm, Random& random) {
   Case c;
   c.request = {.m = random.between(33, 128), .n = 648, .k = 1024, .silu_mul = true};
@@ -649,9 +649,9 @@ bool run_dropping(const Buffers& b, CudaGemm& gemm, Random& random) {
   run.fill_inputs();
   if (!run.launch(gemm, *plan, b.out[0], Overlap::kNo).ok()) return false;
   std::vector<testing::Partly> parts;
-  for (std::size_t i = 0; i < kSpentMax; ++i) {
+  for (std::size_t i = 0; i < kDiscardsMax; ++i) {
     parts.emplace_back(random);
-    run.operands.spent[i] = parts.back().spent();
+    run.operands.discards[i] = parts.back().range();
   }
   for (testing::Partly& part : parts) part.write(b.stream);
   if (!run.launch(gemm, *plan, b.out[1], Overlap::kNo).ok()) return false;
@@ -663,9 +663,9 @@ bool run_dropping(const Buffers& b, CudaGemm& gemm, Random& random) {
     lines += outcome.lines;
     dropped += outcome.dropped;
   }
-  if (!kept) std::fprintf(stderr, "WRONG: dropping what is spent changes something else\n");
+  if (!kept) std::fprintf(stderr, "WRONG: what is discarded is not all that changes\n");
   const bool drops = dropped > 0 || lines == 0;
-  if (!drops) std::fprintf(stderr, "WRONG: of %ld lines that are spent none is dropped\n", lines);
+  if (!drops) std::fprintf(stderr, "WRONG: of %ld lines to discard none is dropped\n", lines);
   return kept && drops;
 }
 

@@ -324,7 +324,9 @@ Status launch_split(EncodeTiled encoder, const CudaPlan& plan, const CudaOperand
   args.tiles = plan.tiles / plan.request.parts;
   args.k_steps = plan.k_steps;
   args.stages = choice.stages;
-  for (std::size_t i = 0; i < kSpentMax; ++i) args.spent[i] = spent_lines(operands.spent[i]);
+  for (std::size_t i = 0; i < kDiscardsMax; ++i) {
+    args.discards[i] = discard_lines(operands.discards[i]);
+  }
   return launch(choice, maps, args, plan.ctas, stream, overlap);
 }
 

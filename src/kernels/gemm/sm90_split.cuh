@@ -10,12 +10,12 @@
 // There are no more CTAs than tiles, so at most two share a tile. The one whose share begins with
 // its later steps has it as its first tile, leaves its sums in memory and goes on; for the other
 // one it is the last tile, long after, which adds them to its own: at the tile's end, asked for
-// before, or above 32 rows of x, where registers are short, at its beginning. So nobody stops for
+// before, or above 32 rows of x, where registers are short, at its beginning. So no CTA stops for
 // long for an answer of L2, which comes behind all the weights on their way, and the result depends
 // neither on timing nor on the other rows of x. The wait has an end: what is waited for waits for
-// nobody, there is at most one CTA an SM, and kernels behind this one get SMs only when all of its
-// CTAs have one. The line is dealt out from the last CTA on, so that what is waited for has the
-// lower index: so CTAs need not all be there at once, only start in their order
+// no CTA itself, there is at most one CTA an SM, and kernels behind this one get SMs only when all
+// of its CTAs have one. The line is dealt out from the last CTA on, so that what is waited for has
+// the lower index: so CTAs need not all be there at once, only start in their order
 // (docs/design/kernels.md, "Waits").
 //
 // Above 32 rows of x, L2 gives x as often as HBM gives w, and not fast enough. So pairs of CTAs
@@ -213,7 +213,7 @@ struct SplitWorker {
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) parts[i] = __ldcg(theirs + i * 128);
   }
-  // What was asked for is spent; behind its use, so that it has come.
+  // What was asked for is discarded behind its use, so that it has come.
   CAUSEWAY_DEVICE void drop() const {
     __syncwarp();
     if (who.lane % 8 != 0) return;
@@ -415,7 +415,7 @@ __global__ void __launch_bounds__(kSplitThreads, SplitRing<kBatch>::kCtasPerSm)
   } else if (!kHalves && warp == 4 * kSplitGroups + 2) {
     if constexpr (kFinish == Finish::kGated && kInputs) {  // CudaPlan::drops
 #pragma unroll 1
-      for (const SpentLines& lines : args.spent) {
+      for (const DiscardLines& lines : args.discards) {
         discard(lines, blockIdx.x * 32 + lane, gridDim.x * 32);
       }
     }

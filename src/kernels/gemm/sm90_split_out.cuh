@@ -24,7 +24,7 @@ struct SplitThread {
   CAUSEWAY_DEVICE int warp() const { return thread / 32; }
 };
 
-// The other CTA of a pair that shares x, which loads half of it for both; or nobody.
+// The other CTA of a pair that shares x: each loads a half of x for both. Without pairs: none.
 template <CudaPairs kPairs>
 struct SplitOther {
   uint32_t rank = 0;
@@ -34,8 +34,8 @@ struct SplitOther {
     if constexpr (kPairs != CudaPairs::kInputs) return {};
     return {(blockIdx.x % 2) ^ 1, share.end - share.begin - static_cast<int>(stages)};
   }
-  // That a stage, of so many steps ago, is empty. Not of those that are not used again: nobody
-  // waits for it, and the other CTA may be gone.
+  // Tells the other CTA that a stage, of so many steps ago, is empty. Does nothing for stages that
+  // are not used again: no wait needs that, and the other CTA may be gone.
   CAUSEWAY_DEVICE void tell(uint32_t ready, uint32_t arrivals, int ago = 0) const {
     if constexpr (kPairs == CudaPairs::kInputs) {
       if (left + ago > 0) ptx::barrier_arrive_cluster(ptx::cluster_address(ready, rank), arrivals);

@@ -39,7 +39,7 @@ struct SplitArgs {
   int tiles;         // of a part
   int k_steps;       // of a tile
   uint32_t stages;
-  SpentLines spent[kSpentMax];  // CudaPlan::drops
+  DiscardLines discards[kDiscardsMax];  // CudaPlan::drops
 };
 
 // A CTA's share of the line of steps.

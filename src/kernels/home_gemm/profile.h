@@ -76,7 +76,7 @@ class Profile {
 
   std::optional<double> seconds(const Question& question) const;
   const MachineProfile& machine() const { return machine_; }
-  // Of the way, beside a neighbour.
+  // How the way and a neighbour slow each other.
   const Beside& beside(Way way) const {
     return way == Way::kStaged ? machine_.staged : machine_.in_place;
   }

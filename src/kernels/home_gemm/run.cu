@@ -53,7 +53,7 @@ gemm::CudaOperands operands_of(const Plan& plan, const Chunk& chunk, const gemm:
   operands.out = static_cast<char*>(all.out) + chunk.first * out_bytes;
   operands.bias = moved(all.bias, chunk.first, 2);
   operands.residual = moved(all.residual, chunk.first, 2);
-  operands.spent = {};
+  operands.discards = {};
   return operands;
 }
 

@@ -9,13 +9,13 @@ constexpr int kExpertsMax = 512;
 constexpr int kChosenMax = 32;
 constexpr int kCtasMax = 512;
 
-// Of the kernels for few tokens and for one.
-constexpr int kFewWarps = 4;  // that multiply
-constexpr int kWorkers = 32 * kFewWarps;
+// Of the kernels for small batches and for one.
+constexpr int kWorkerWarps = 4;  // that multiply
+constexpr int kWorkers = 32 * kWorkerWarps;
 constexpr int kItemsMax = 1024;
 constexpr int kStagesMax = 12;  // of a ring
 constexpr int kFrontHiddenMax = 4096;
-constexpr int kWovenVectors = 3;  // of eight columns of active, a lane
-constexpr int kWovenIntermediateMax = kWovenVectors * 32 * 8;
+constexpr int kOneTokenVectors = 3;  // of eight columns of active, a lane
+constexpr int kOneTokenIntermediateMax = kOneTokenVectors * 32 * 8;
 
 }  // namespace causeway::kernels::moe

@@ -19,7 +19,7 @@ struct Sync {
   // (launch's number + 1) << 32 | bits of the score
   unsigned long long scores[kFrontTokens * kExpertsMax];
   // (launch's number + 1) << 32 | two neighbours of active, of one token
-  unsigned long long active[kChosenMax * kWovenIntermediateMax / 2];
+  unsigned long long active[kChosenMax * kOneTokenIntermediateMax / 2];
 };
 
 // What routing and grouping leave for the experts' kernels. A pair is (token, choice), numbered
@@ -47,22 +47,22 @@ struct Chunking {
   int most, unit;
 };
 
-constexpr Chunking kItems = {8, 8};  // of run_few
+constexpr Chunking kItems = {8, 8};  // of run_small_batch
 
 std::int64_t chunks_max(const ShapeCuda& shape, std::int64_t tokens, Chunking chunking);
 
 Status enqueue_groups(const ParamsCuda& params, const Scratch& scratch, Chunking chunking,
                       CudaStream stream);
 
-// Up to kFewTokens, after enqueue_groups of kItems. With a front, where it fits, nothing goes
-// before.
-bool few_front_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
-Status run_few(const ParamsCuda& params, const FrontCuda* front, const Scratch& scratch,
-               CudaStream stream);
+// Up to kSmallBatchTokens, after enqueue_groups of kItems. With a front, where it fits, nothing
+// goes before.
+bool small_batch_front_fits(const ShapeCuda& shape, std::int64_t tokens, int ctas);
+Status run_small_batch(const ParamsCuda& params, const FrontCuda* front, const Scratch& scratch,
+                       CudaStream stream);
 
-// One token of a shape that woven_fits (cuda_woven_layout.h).
-Status run_woven(const ParamsCuda& params, const FrontCuda& front, const Scratch& scratch,
-                 CudaStream stream);
+// One token of a shape that one_token_fits (cuda_one_token_layout.h).
+Status run_one_token(const ParamsCuda& params, const FrontCuda& front, const Scratch& scratch,
+                     CudaStream stream);
 
 // Any number of tokens; groups them itself.
 bool tiles_fit(const ShapeCuda& shape);

@@ -57,8 +57,8 @@ __device__ __forceinline__ void each_chosen(const int32_t* chosen, int pairs, in
 }
 
 // How an expert's rows are cut, of few tokens and of any number.
-struct CutOfFew {
-  __device__ explicit CutOfFew(const Chunking&) {}
+struct CutOfSmallBatch {
+  __device__ explicit CutOfSmallBatch(const Chunking&) {}
   __device__ int chunks(int rows) const { return (rows + kItems.most - 1) / kItems.most; }
   __device__ int begin(int, int, int chunk) const { return chunk * kItems.most; }
 };
@@ -78,7 +78,7 @@ struct CutOfAny {
 // every decode step's way, and all code is fetched for every launch.
 template <int kEach>
 __global__ void __launch_bounds__(kGroupThreads) group_kernel(const RouteArgs a) {
-  using Cut = std::conditional_t<kEach == 0, CutOfAny, CutOfFew>;
+  using Cut = std::conditional_t<kEach == 0, CutOfAny, CutOfSmallBatch>;
   constexpr int kAhead = kEach == 0 ? 8 : 1;
   __shared__ int counts[kExpertsMax], rows_before[kExpertsMax];
   __shared__ int warp_rows[kExpertsMax / 32], warp_chunks[kExpertsMax / 32];
@@ -159,7 +159,8 @@ Status enqueue_groups(const ParamsCuda& p, const Scratch& scratch, Chunking chun
                            p.chosen};
   const bool lanes_of_4 = p.shape.experts <= 128;
   const LaunchShape one = {dim3(1), dim3(kGroupThreads)};
-  if (p.tokens <= kFewTokens && chunking.most == kItems.most && chunking.unit == kItems.unit) {
+  if (p.tokens <= kSmallBatchTokens && chunking.most == kItems.most &&
+      chunking.unit == kItems.unit) {
     return launch("routing and grouping", stream, one,
                   lanes_of_4 ? group_kernel<4> : group_kernel<kExpertsMax / 32>, route);
   }

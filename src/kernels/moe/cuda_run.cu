@@ -3,8 +3,8 @@
 #include <string>
 
 #include "kernels/cuda_status.cuh"
+#include "kernels/moe/cuda_one_token_layout.h"
 #include "kernels/moe/cuda_parts.cuh"
-#include "kernels/moe/cuda_woven_layout.h"
 
 namespace causeway::kernels::moe {
 namespace {
@@ -54,7 +54,7 @@ Carving carve(const ShapeCuda& s, std::int64_t tokens, void* workspace) {
       take(std::max(chunks_max(s, tokens, kItems), tiles_chunks_max(s, tokens)) * 16));
   scratch.groups.chunks = static_cast<int32_t*>(take(4));
   scratch.active = static_cast<__nv_bfloat16*>(take(pairs * s.intermediate * 2));
-  if (tokens > kFewTokens && tiles_fit(s)) {
+  if (tokens > kSmallBatchTokens && tiles_fit(s)) {
     scratch.maps = take(3 * s.experts * 128);
     scratch.down = static_cast<__nv_bfloat16*>(take(pairs * s.hidden * 2));
   }
@@ -66,17 +66,17 @@ Status run_slices(const ParamsCuda& p, CudaStream stream) {
   const auto rows = [](const void* base, std::int64_t bytes) -> const void* {
     return base == nullptr ? nullptr : static_cast<const char*>(base) + bytes;
   };
-  const Scratch scratch = carve(p.shape, kFewTokens, p.workspace).scratch;
-  for (std::int64_t begin = 0; begin < p.tokens; begin += kFewTokens) {
+  const Scratch scratch = carve(p.shape, kSmallBatchTokens, p.workspace).scratch;
+  for (std::int64_t begin = 0; begin < p.tokens; begin += kSmallBatchTokens) {
     ParamsCuda part = p;
     const std::int64_t bytes = begin * p.shape.hidden * 2;
-    part.tokens = std::min(kFewTokens, p.tokens - begin);
+    part.tokens = std::min(kSmallBatchTokens, p.tokens - begin);
     part.x = rows(p.x, bytes);
     part.scores = p.scores + begin * p.shape.experts;
     part.residual = rows(p.residual, bytes);
     part.out = static_cast<char*>(p.out) + bytes;
     CAUSEWAY_TRY(enqueue_groups(part, scratch, kItems, stream));
-    CAUSEWAY_TRY(run_few(part, nullptr, scratch, stream));
+    CAUSEWAY_TRY(run_small_batch(part, nullptr, scratch, stream));
   }
   return {};
 }
@@ -84,7 +84,7 @@ Status run_slices(const ParamsCuda& p, CudaStream stream) {
 }  // namespace
 
 Bytes workspace_bytes(const ShapeCuda& s, std::int64_t tokens) {
-  return Bytes(carve(s, std::max(tokens, kFewTokens), nullptr).end);
+  return Bytes(carve(s, std::max(tokens, kSmallBatchTokens), nullptr).end);
 }
 
 Status prepare(void* workspace, CudaStream stream) {
@@ -94,7 +94,7 @@ Status prepare(void* workspace, CudaStream stream) {
 
 Status run(const ParamsCuda& p, CudaStream stream) {
   CAUSEWAY_TRY(check(p));
-  if (p.tokens <= kFewTokens || !tiles_fit(p.shape)) return run_slices(p, stream);
+  if (p.tokens <= kSmallBatchTokens || !tiles_fit(p.shape)) return run_slices(p, stream);
   return run_tiles(p, carve(p.shape, p.tokens, p.workspace).scratch, stream);
 }
 
@@ -103,7 +103,7 @@ bool front_fits(const ShapeCuda& shape, std::int64_t tokens, int sm_count) {
       shape.hidden > kFrontHiddenMax) {
     return false;
   }
-  return woven_fits(shape, tokens, sm_count) || few_front_fits(shape, tokens, sm_count);
+  return one_token_fits(shape, tokens, sm_count) || small_batch_front_fits(shape, tokens, sm_count);
 }
 
 Status run_with_front(const FrontCuda& front, const ParamsCuda& p, CudaStream stream) {
@@ -113,8 +113,9 @@ Status run_with_front(const FrontCuda& front, const ParamsCuda& p, CudaStream st
                        " tokens do not fit into the experts' kernel");
   }
   const Scratch scratch = carve(p.shape, p.tokens, p.workspace).scratch;
-  if (woven_fits(p.shape, p.tokens, p.sm_count)) return run_woven(p, front, scratch, stream);
-  return run_few(p, &front, scratch, stream);
+  if (one_token_fits(p.shape, p.tokens, p.sm_count))
+    return run_one_token(p, front, scratch, stream);
+  return run_small_batch(p, &front, scratch, stream);
 }
 
 }  // namespace causeway::kernels::moe

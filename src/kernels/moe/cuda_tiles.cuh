@@ -1,6 +1,6 @@
 // The experts of many tokens: products of tiles by wgmma, bound by the matrix peak. An expert's
 // tokens are cut into chunks of up to 160; a tile is a chunk by 256 rows of weights: 128 of gate
-// and the same 128 of up, so that the activation needs nobody else, or 256 of down.
+// and the same 128 of up, so that a CTA has all that its activation needs, or 256 of down.
 //
 //   sumsᵀ [256 rows of weights × tokens] = weights · tokensᵀ
 //

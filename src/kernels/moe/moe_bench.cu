@@ -1,7 +1,8 @@
 // Experts beside their limits, same run: reading the weights of the experts that were chosen once,
 // at the rate of a plain read of the HBM, and for prompts cuBLAS's bf16 peak. Six layers in turn,
-// with their own weights and routing, so that the L2 holds none.            moe_gpu_bench [few]
-// few: one to eight tokens only.
+// with their own weights and routing, so that the L2 holds none.
+//
+//   moe_gpu_bench [small-batch]      small-batch: one to eight tokens only
 #include <cublas_v2.h>
 
 #include "kernels/moe/moe.h"
@@ -139,7 +140,7 @@ class Bench {
   Device<char> workspace_;
 };
 
-int bench(bool few) {
+int bench(bool small_batch) {
   if (!testing::has_gpu()) return testing::kSkipped;
   cudaStream_t stream;
   must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
@@ -149,14 +150,14 @@ int bench(bool few) {
     testing::fill(memory, 1);
     hbm = testing::hbm_read_gb_per_s(stream, memory.get(), std::int64_t{6} << 30);
   }
-  const double peak = few ? 1 : matmul_peak(stream);
+  const double peak = small_batch ? 1 : matmul_peak(stream);
   std::printf("HBM read %.0f GB/s, cuBLAS 8192³ %.0f TFLOP/s\n\n", hbm, peak);
   std::printf("%-12s %6s %-6s %8s %9s %9s %8s %8s %8s\n", "model", "tokens", "", "experts",
               "us/layer", "floor us", "x floor", "TFLOP/s", "of peak");
   {
     Bench qwen(stream, {"Qwen3-30B", {2048, 768, 128, 8}, 6}, hbm, peak);
     for (const std::int64_t tokens : {1, 2, 4, 8}) qwen.run_row({tokens, true});
-    if (few) {
+    if (small_batch) {
       qwen.run_row({1, false});
       return 0;
     }

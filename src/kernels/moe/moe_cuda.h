@@ -4,14 +4,14 @@
 //
 // Experts are reached through tables of pointers in device memory, so that each may lie anywhere
 // (HBM, mapped host memory, a peer) and move between steps. An expert's weights are read once for
-// up to 8 of its tokens, with more than kFewTokens of the run for up to 160, and again for each
-// further 8 or 160. With a front the tables are read before kernels in front have ended: none of
-// the chain's kernels writes them that is not followed by one that lets nothing behind it start
+// up to 8 of its tokens, with more than kSmallBatchTokens of the run for up to 160, and again for
+// each further 8 or 160. With a front the tables are read before kernels in front have ended: none
+// of the chain's kernels writes them that is not followed by one that lets nothing behind it start
 // before it has waited (`wait_then_let_successor_start`).
 //
 // Deterministic, and within one way neither timing nor the other tokens change a bit of a token's
-// result. The ways: up to kFewTokens, with and without the front, the sum over experts by rising
-// expert; one token with front that has a kernel of its own, which shape and sm_count decide
+// result. The ways: up to kSmallBatchTokens, with and without the front, the sum over experts by
+// rising expert; one token with front that has a kernel of its own, which shape and sm_count decide
 // (README.md), likewise, but the sums of a product in another order; more tokens, the sum in the
 // order of the token's choices. Between ways bits may differ: of a token with front, alone and
 // beside another one, too.
@@ -32,8 +32,8 @@ struct ShapeCuda {
   std::int64_t experts_per_token = 0;  // at most 32
 };
 
-constexpr std::int64_t kFewTokens = 64;   // up to so many, one kernel does gate, up and down
-constexpr std::int64_t kFrontTokens = 8;  // up to so many, it can take in norm and router too
+constexpr std::int64_t kSmallBatchTokens = 64;  // up to so many, one kernel does gate, up and down
+constexpr std::int64_t kFrontTokens = 8;        // up to so many, it can take in norm and router too
 
 // Device memory, 16-byte aligned; matrices dense and bf16 unless said.
 struct ParamsCuda {
@@ -66,8 +66,8 @@ Bytes workspace_bytes(const ShapeCuda& shape, std::int64_t tokens);
 // serves one stream.
 Status prepare(void* workspace, CudaStream stream);
 
-// The CTAs of the kernels for few tokens and for one, one an SM, wait for each other, here and in
-// run_with_front: sm_count beyond what the context has, or kernels of other streams that never
+// The CTAs of the kernels for small batches and for one, one an SM, wait for each other, here and
+// in run_with_front: sm_count beyond what the context has, or kernels of other streams that never
 // leave its SMs, would make them hang.
 Status run(const ParamsCuda& params, CudaStream stream);
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/testing/arguments.h"
-#include "kernels/moe/cuda_woven_layout.h"
+#include "kernels/moe/cuda_one_token_layout.h"
 #include "kernels/moe/moe.h"
 #include "kernels/moe/moe_cuda.h"
 #include "kernels/testing/gpu.cuh"
@@ -271,9 +271,9 @@ void run_plain(Bench& bench, const Case& c, const Weights& weights, Memory& memo
   auto twice = choices(c, in.scores);
   for (std::uint32_t& count : twice) count *= 2;
   bench.report.check(memory.chosen.fetch() == twice, name + ": how many chose each");
-  bench.report.check(
-      c.tokens > kFewTokens || memory.experts_read.fetch()[0] == 2 * experts_chosen(c, in.scores),
-      name + ": experts read");
+  bench.report.check(c.tokens > kSmallBatchTokens ||
+                         memory.experts_read.fetch()[0] == 2 * experts_chosen(c, in.scores),
+                     name + ": experts read");
   compare_some(c, in, {weights.gate.f32, weights.up.f32, weights.down.f32}, true, got, name,
                bench.report);
   bench.late.clear();
@@ -415,9 +415,10 @@ void run_case(Bench& bench, const Case& c) {
 // wanted, and shares that do not come out even, few CTAs, CTAs without a part in down or in gate
 // and up.
 void run_one_token_shapes(Bench& bench, bool small) {
-  const auto run = [&](const Case& c, bool woven) {
+  const auto run = [&](const Case& c, bool one_token) {
     bench.report.check(front_fits(c.shape, 1, c.sms), name_of(c, ": front does not fit"));
-    bench.report.check(woven_fits(c.shape, 1, c.sms) == woven, name_of(c, ": which kernel"));
+    bench.report.check(one_token_fits(c.shape, 1, c.sms) == one_token,
+                       name_of(c, ": which kernel"));
     run_case(bench, c);
   };
   run({{512, 256, 16, 8}, 1}, true);
@@ -450,7 +451,7 @@ void run_one_token_shapes(Bench& bench, bool small) {
 void run_in_turns(Bench& bench, const ShapeCuda& s) {
   Random& random = bench.random;
   const Case one{s, 1}, three{s, 3};
-  bench.report.check(woven_fits(s, 1, one.sms) && !woven_fits(s, 3, three.sms),
+  bench.report.check(one_token_fits(s, 1, one.sms) && !one_token_fits(s, 3, three.sms),
                      name_of(three, ", in turns with one: which kernels"));
   const Weights weights = random_weights(random, s);
   const Memory memory(three, weights.gate, weights.up, weights.down);

@@ -27,7 +27,7 @@ struct Args {
   const Bf16x8* added;         // [tokens][vectors]: whose norm is added to x
   const Bf16x8* added_weight;  // [vectors]
   bool drops;                  // parts are dropped: their rows are whole lines
-  SpentLines spent[kSpentMax];
+  DiscardLines discards[kDiscardsMax];
 };
 
 // Of a vector's parts four threads share a line: the first of them, when all have read theirs.
@@ -77,6 +77,14 @@ __device__ __forceinline__ float mean(const Args& a, float total) {
   return total <= FLT_MAX ? exact : total;
 }
 
+// factor × (offset + weight) in one instruction; without an offset factor × weight to the bit.
+struct Gain {
+  float factor, shift;
+  __device__ Gain(const Args& a, float total)
+      : factor(rsqrtf(mean(a, total) + a.epsilon)), shift(factor * a.offset) {}
+  __device__ float of(float weight) const { return fmaf(factor, weight, shift); }
+};
+
 // Grid: rows. A row stays in registers between its two passes, kVectors of a thread: few threads
 // leave room on an SM beside the CTAs of products.
 template <int kVectors, bool kAdds>
@@ -106,7 +114,7 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
   // Beside the loads, which are on their way. Unrolled: what is indexed by a variable of the
   // arguments lies in the thread's own memory.
 #pragma unroll
-  for (const SpentLines& lines : a.spent) discard(lines);
+  for (const DiscardLines& lines : a.discards) discard(lines);
 
   // ---- squares -------------------------------------------------------------------------------
   float squares = 0, wide[8];
@@ -120,7 +128,7 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
   if (lane == 0) sums[warp] = squares;
   __syncthreads();
   const float total = warp_sum(lane < threads >> 5 ? sums[lane] : 0.0f);
-  const float factor = rsqrtf(mean(a, total) + a.epsilon);
+  const Gain gain(a, total);
 
   // ---- out -----------------------------------------------------------------------------------
 #pragma unroll
@@ -131,7 +139,7 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
     widen(x[i], wide);
     widen(weights[i], weight);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) wide[j] *= factor * (a.offset + weight[j]);
+    for (int j = 0; j < 8; ++j) wide[j] *= gain.of(weight[j]);
     a.out[static_cast<int64_t>(blockIdx.x) * a.vectors + at] = narrow(wide);
     if constexpr (kAdds) drop_parts(a, token * a.vectors + at);
   }
@@ -166,17 +174,17 @@ __global__ void __launch_bounds__(kThreadsMax) join_kernel(const Args a) {
   const int64_t token = a.wanted != nullptr ? a.wanted[blockIdx.x] : static_cast<int>(blockIdx.x);
   if (token < 0) return;
   const int64_t place = token * a.vectors + at;
-  float x[8], y[8], gain[8];
+  float x[8], y[8], weight[8];
   widen(holds ? a.x[place] : zero, x);
   widen(holds ? a.added[place] : zero, y);
 #pragma unroll
-  for (const SpentLines& lines : a.spent) discard(lines);
+  for (const DiscardLines& lines : a.discards) discard(lines);
 
   // ---- the sum, as it is kept -----------------------------------------------------------------
-  const float of_added = rsqrtf(mean(a, block_sum(sum_of_squares(y), sums[0])) + a.epsilon);
-  widen(added_gains, gain);
+  const Gain of_added(a, block_sum(sum_of_squares(y), sums[0]));
+  widen(added_gains, weight);
 #pragma unroll
-  for (int j = 0; j < 8; ++j) x[j] += y[j] * of_added * (a.offset + gain[j]);
+  for (int j = 0; j < 8; ++j) x[j] += y[j] * of_added.of(weight[j]);
   const Bf16x8 sum = narrow(x);
   if (holds) a.sum[place] = sum;
   if (a.out == nullptr) return;
@@ -184,10 +192,10 @@ __global__ void __launch_bounds__(kThreadsMax) join_kernel(const Args a) {
   // ---- its norm -------------------------------------------------------------------------------
   widen(sum, x);
   const float squares = holds ? sum_of_squares(x) : 0.0f;
-  const float factor = rsqrtf(mean(a, block_sum(squares, sums[1])) + a.epsilon);
-  widen(gains, gain);
+  const Gain gain(a, block_sum(squares, sums[1]));
+  widen(gains, weight);
 #pragma unroll
-  for (int j = 0; j < 8; ++j) x[j] *= factor * (a.offset + gain[j]);
+  for (int j = 0; j < 8; ++j) x[j] *= gain.of(weight[j]);
   if (holds) a.out[static_cast<int64_t>(blockIdx.x) * a.vectors + at] = narrow(x);
 }
 
@@ -227,7 +235,7 @@ Status run(const ParamsCuda& p, CudaStream stream) {
                .added_weight = static_cast<const Bf16x8*>(p.added_weight),
                .drops = !p.parts_stay && vectors % 4 == 0 &&
                         reinterpret_cast<uintptr_t>(p.parts) % 128 == 0};
-  for (std::size_t i = 0; i < kSpentMax; ++i) args.spent[i] = spent_lines(p.spent[i]);
+  for (std::size_t i = 0; i < kDiscardsMax; ++i) args.discards[i] = discard_lines(p.discards[i]);
   const LaunchShape shape = {dim3(static_cast<unsigned>(p.rows)), dim3(threads)};
   auto* kernel = joins            ? join_kernel
                  : adds           ? norm_kernel<1, true>

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "kernels/cuda_stream.h"
-#include "kernels/spent.h"
+#include "kernels/l2_discard.h"
 
 namespace causeway::kernels::rms_norm {
 
@@ -25,7 +25,7 @@ struct ParamsCuda {
   void* out = nullptr;                        // bf16 [rows][size], not x
   const std::int32_t* rows_wanted = nullptr;  // [rows] which tokens; negative: out is not written
   // f32 [kParts][tokens][size]: a product's parts, which are added to x in that order before. Or
-  // null. They are spent then, and dropped unless `parts_stay`.
+  // null. They are not read again and are discarded, unless `parts_stay`.
   float* parts = nullptr;
   bool parts_stay = false;
   std::int64_t tokens = 0;  // with parts
@@ -37,7 +37,7 @@ struct ParamsCuda {
   const void* added = nullptr;
   const void* added_weight = nullptr;
   // What the kernels in front were the last to read is dropped from L2 meanwhile.
-  SpentList spent = {};
+  DiscardList discards = {};
 };
 
 constexpr int kParts = 2;

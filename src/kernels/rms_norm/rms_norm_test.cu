@@ -89,7 +89,7 @@ std::int64_t run_case(Random& random, std::int64_t rows, std::int64_t size, Way 
   Device<BFloat16> out(exact.size());
   Device<std::int32_t> d_wanted(wanted);
   std::vector<Partly> partly;
-  while (partly.size() < kSpentMax) partly.emplace_back(random);
+  while (partly.size() < kDiscardsMax) partly.emplace_back(random);
   const bool parts_stay = adds && random.chance(0.5);
   const ParamsCuda params{.rows = count,
                           .size = size,
@@ -102,7 +102,7 @@ std::int64_t run_case(Random& random, std::int64_t rows, std::int64_t size, Way 
                           .parts_stay = parts_stay,
                           .tokens = rows,
                           .sum = adds ? d_x.get() : nullptr,
-                          .spent = {partly[0].spent(), partly[1].spent(), partly[2].spent()}};
+                          .discards = {partly[0].range(), partly[1].range(), partly[2].range()}};
   late.clear();  // all but the weight
   late.add(d_x, testing::kNan);
   late.add(d_parts, testing::kNan);
@@ -124,7 +124,7 @@ std::int64_t run_case(Random& random, std::int64_t rows, std::int64_t size, Way 
   std::int64_t dropped = 0;
   for (const Partly& memory : partly) {
     const Partly::Outcome outcome = memory.outcome();
-    report.check(outcome.rest_is_kept, name + ": what is not spent is kept");
+    report.check(outcome.rest_is_kept, name + ": what is not to be discarded is kept");
     dropped += outcome.dropped;
   }
   report.check(!parts_stay || d_parts.fetch() == parts, name + ": parts that stay");
@@ -208,7 +208,7 @@ int run_all(std::uint64_t seed) {
       }
     }
   }
-  report.check(dropped > 0, "what is spent is dropped");
+  report.check(dropped > 0, "what is not read again is dropped");
   report.check(!run(ParamsCuda{.rows = 1, .size = 12}, nullptr).ok(), "a row of 12");
   float part = 0;
   BFloat16 sum;

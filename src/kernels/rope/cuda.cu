@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads) table_kernel(const TableCuda p, int6
 
 Status fill_table(const TableCuda& p, CudaStream stream) {
   if (p.pairs < 0 || p.pairs > p.size / 2) {
-    return invalid_argument("rope: more pairs are turned than a head has");
+    return invalid_argument("rope: more pairs are rotated than a head has");
   }
   const int64_t count = p.tokens * (p.size / 2);
   const dim3 grid(static_cast<unsigned>((count + kThreads - 1) / kThreads));

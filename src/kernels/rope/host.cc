@@ -26,32 +26,32 @@ std::vector<double> frequencies(std::int64_t size, double theta) {
   return result;
 }
 
-void fill_table(const Turns& turns, std::span<const std::int64_t> positions, float* out) {
-  const std::int64_t half = turns.size / 2, turned = std::ssize(turns.frequencies);
-  CAUSEWAY_CHECK(turned <= half, "more frequencies than pairs");
+void fill_table(const TableParams& params, std::span<const std::int64_t> positions, float* out) {
+  const std::int64_t half = params.size / 2, rotated = std::ssize(params.frequencies);
+  CAUSEWAY_CHECK(rotated <= half, "more frequencies than pairs");
   const auto count = static_cast<std::int64_t>(positions.size());
   parallel_ranges(count, 1 + 1024 / (half + 1), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       float* row = out + t * 2 * half;
-      for (std::int64_t i = 0; i < turned; ++i) {
+      for (std::int64_t i = 0; i < rotated; ++i) {
         const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) *
-                             turns.frequencies[static_cast<std::size_t>(i)];
-        row[i] = static_cast<float>(turns.amplitude * std::cos(angle));
-        row[half + i] = static_cast<float>(turns.amplitude * std::sin(angle));
+                             params.frequencies[static_cast<std::size_t>(i)];
+        row[i] = static_cast<float>(params.amplitude * std::cos(angle));
+        row[half + i] = static_cast<float>(params.amplitude * std::sin(angle));
       }
-      std::fill(row + turned, row + half, 1.0f);
-      std::fill(row + half + turned, row + 2 * half, 0.0f);
+      std::fill(row + rotated, row + half, 1.0f);
+      std::fill(row + half + rotated, row + 2 * half, 0.0f);
     }
   });
 }
 
 void run(const Params& p) {
-  auto* turn = CAUSEWAY_SELECT(p.variant, turn);
+  auto* rotate = CAUSEWAY_SELECT(p.variant, rotate);
   const std::int64_t grain = 1 + kElementsPerThread / (p.heads * p.size);
   parallel_ranges(p.tokens, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       for (std::int64_t h = 0; h < p.heads; ++h) {
-        turn(p.x + t * p.x_stride + h * p.size, p.table + t * p.size, p.size / 2);
+        rotate(p.x + t * p.x_stride + h * p.size, p.table + t * p.size, p.size / 2);
       }
     }
   });

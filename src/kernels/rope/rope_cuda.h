@@ -1,4 +1,4 @@
-// Sines and cosines on a GPU, once a step for all layers; what turns q and k by them is
+// Sines and cosines on a GPU, once a step for all layers; what rotates q and k by them is
 // attention::prepare, fused with what comes before and after.
 #pragma once
 
@@ -14,7 +14,7 @@ struct TableCuda {
   std::int64_t tokens = 0;
   std::int64_t size = 0;                // of a head
   const double* frequencies = nullptr;  // [pairs], rope.h's
-  std::int64_t pairs = 0;               // that are turned: at most size / 2
+  std::int64_t pairs = 0;               // that are rotated: at most size / 2
   double amplitude = 1;
   const std::int32_t* position = nullptr;  // [tokens]; negative: no token here
   float* out = nullptr;                    // [tokens][cosines of size / 2, sines of size / 2]

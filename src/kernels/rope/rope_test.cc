@@ -11,7 +11,7 @@ using testing::fresh_seed;
 using testing::random_floats;
 using testing::relative_error;
 
-TEST(RopeTest, EveryVariantTurnsByPositionTimesFrequency) {
+TEST(RopeTest, EveryVariantRotatesByPositionTimesFrequency) {
   Random random(fresh_seed());
   for (const Variant variant : available_variants()) {
     for (const std::int64_t size : {2, 6, 16, 64, 80, 128}) {

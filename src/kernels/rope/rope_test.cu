@@ -11,10 +11,10 @@ namespace {
 using testing::Device;
 using testing::must;
 
-// Of which RoPE turns the first `turned` elements.
-void run_case(Random& random, std::int64_t size, std::int64_t turned, testing::Report& report) {
-  const std::vector<double> f = frequencies(turned, 500000);
-  const double amplitude = turned == size ? 1 : 1.19;
+// Of which RoPE rotates the first `rotated` elements.
+void run_case(Random& random, std::int64_t size, std::int64_t rotated, testing::Report& report) {
+  const std::vector<double> f = frequencies(rotated, 500000);
+  const double amplitude = rotated == size ? 1 : 1.19;
   std::vector<std::int32_t> position;
   std::vector<std::int64_t> wide;
   for (int i = 0; i < 37; ++i) {
@@ -23,14 +23,15 @@ void run_case(Random& random, std::int64_t size, std::int64_t turned, testing::R
   }
   position[5] = -1;
   std::vector<float> exact(wide.size() * static_cast<std::size_t>(size));
-  fill_table(Turns{.frequencies = f, .size = size, .amplitude = amplitude}, wide, exact.data());
+  fill_table(TableParams{.frequencies = f, .size = size, .amplitude = amplitude}, wide,
+             exact.data());
   Device<double> d_f(f);
   Device<std::int32_t> d_position(position);
   Device<float> out(exact.size());
   must(fill_table(TableCuda{.tokens = 37,
                             .size = size,
                             .frequencies = d_f.get(),
-                            .pairs = turned / 2,
+                            .pairs = rotated / 2,
                             .amplitude = amplitude,
                             .position = d_position.get(),
                             .out = out.get()},
@@ -44,7 +45,7 @@ void run_case(Random& random, std::int64_t size, std::int64_t turned, testing::R
     if (!empty) worst = std::max(worst, std::abs(double{got[i]} - exact[i]));
   }
   report.error_at_most(worst, 1.2e-7,
-                       "size " + std::to_string(size) + ", turned " + std::to_string(turned));
+                       "size " + std::to_string(size) + ", rotated " + std::to_string(rotated));
 }
 
 int run_all(std::uint64_t seed) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -18,6 +19,8 @@
 
 #include "preload/library/process.h"
 #include "preload/library/real_dlsym.h"
+
+#include "base/dcheck.h"
 
 #define CAUSEWAY_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -57,6 +60,9 @@ struct Batch {
 };
 
 std::vector<CopyCall> calls_of(const Batch& batch) {
+  CAUSEWAY_DCHECK(batch.count <= kCountMax && batch.targets != nullptr &&
+                      batch.sources != nullptr && batch.bytes != nullptr,
+                  "a batch that the driver would refuse is not looked into");
   std::vector<CopyCall> calls;
   for (std::size_t i = 0; i < batch.count; ++i) {
     calls.push_back({batch.targets[i], batch.sources[i], batch.bytes[i]});
@@ -122,6 +128,7 @@ int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool sync
   Session* const session = holding_session();
   if (session == nullptr) return native_call(member, arguments...);
   if (const int failure = session->failure()) return failure;
+  CAUSEWAY_DCHECK(Process::get().native() != nullptr, "a session has the driver's functions");
   const Native& native = *Process::get().native();
   const bool any = std::any_of(copies.begin(), copies.end(), [&](const CopyCall& call) {
     return waits(native, call, synchronous);
@@ -137,6 +144,7 @@ int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool sync
 template <typename Member, typename Target, typename Source, typename... Rest>
 int copy_call(CUstream_st* named, bool synchronous, Member member, Target target, Source source,
               std::size_t bytes, Rest... rest) {
+  CAUSEWAY_DCHECK(named != nullptr, "null streams go by their names");
   const CopyCall call{address(target), address(source), bytes};
   if (!Process::is_small(bytes)) {
     if (const auto result = Process::get().copy({&call, 1}, named, synchronous)) return *result;
@@ -201,7 +209,7 @@ class LoadedCode {
 template <typename Member, typename... Arguments>
 int launch_of(const LoadedCode::Code& code, Member member, Arguments... arguments) {
   if (LoadedCode::get().has(code)) return native_call(member, arguments...);
-  const int result = settled_call(Session::kBriefly, member, arguments...);
+  const int result = settled_call(Session::kShortWait, member, arguments...);
   // Not before: another thread that launches it meanwhile would not wait, too.
   if (result == 0) LoadedCode::get().add(code);
   return result;
@@ -225,7 +233,7 @@ int graph_launch(Member member, CUgraphExec_st* graph, CUstream_st* stream) {
 
 template <typename Member, typename... Arguments>
 int make_graph(Member member, CUgraphExec_st** made, Arguments... arguments) {
-  const int result = settled_call(Session::kBriefly, member, made, arguments...);
+  const int result = settled_call(Session::kShortWait, member, made, arguments...);
   if (result == 0 && made != nullptr) LoadedCode::get().remove({nullptr, *made});
   return result;
 }
@@ -317,7 +325,7 @@ CAUSEWAY_BATCH_HOOK(CudaApi, cuMemcpyBatchAsync_v2,
     return result;                                                                                \
   }
 #define CAUSEWAY_PRELOAD_LOADING_HOOK(name, parameters, arguments) \
-  CAUSEWAY_SETTLED_HOOK(Session::kBriefly, name, parameters, arguments)
+  CAUSEWAY_SETTLED_HOOK(Session::kShortWait, name, parameters, arguments)
 CAUSEWAY_PRELOAD_SETTLING(CAUSEWAY_PRELOAD_SETTLING_HOOK)
 CAUSEWAY_PRELOAD_UNLOADING(CAUSEWAY_PRELOAD_UNLOADING_HOOK)
 CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_LOADING_HOOK)
@@ -326,10 +334,10 @@ CAUSEWAY_PRELOAD_LOADING(CAUSEWAY_PRELOAD_LOADING_HOOK)
 CAUSEWAY_PRELOAD_GRAPHS(CAUSEWAY_PRELOAD_GRAPH_HOOK)
 
 CAUSEWAY_EXPORT int cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
-  return settled_call(Session::kBriefly, &Native::cuMemHostAlloc, address, bytes, flags);
+  return settled_call(Session::kShortWait, &Native::cuMemHostAlloc, address, bytes, flags);
 }
 CAUSEWAY_EXPORT int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) {
-  return settled_call(Session::kBriefly, &CudaApi::cuMemHostRegister_v2, address, bytes, flags);
+  return settled_call(Session::kShortWait, &CudaApi::cuMemHostRegister_v2, address, bytes, flags);
 }
 CAUSEWAY_EXPORT int cuMemHostUnregister(void* address) {
   return settled_call(Session::kUntilIdle, &CudaApi::cuMemHostUnregister, address);
@@ -337,14 +345,14 @@ CAUSEWAY_EXPORT int cuMemHostUnregister(void* address) {
 CAUSEWAY_EXPORT int cuLibraryLoadData(CUlib_st** library, const void* code, int* jit_options,
                                       void** jit_values, unsigned jit_count, int* options,
                                       void** values, unsigned count) {
-  return settled_call(Session::kBriefly, &Native::cuLibraryLoadData, library, code, jit_options,
+  return settled_call(Session::kShortWait, &Native::cuLibraryLoadData, library, code, jit_options,
                       jit_values, jit_count, options, values, count);
 }
 CAUSEWAY_EXPORT int cuKernelGetFunction(CUfunc_st** function, CUkern_st* kernel) {
-  return settled_call(Session::kBriefly, &Native::cuKernelGetFunction, function, kernel);
+  return settled_call(Session::kShortWait, &Native::cuKernelGetFunction, function, kernel);
 }
 CAUSEWAY_EXPORT int cuFuncLoad(CUfunc_st* function) {
-  return settled_call(Session::kBriefly, &Native::cuFuncLoad, function);
+  return settled_call(Session::kShortWait, &Native::cuFuncLoad, function);
 }
 
 CAUSEWAY_EXPORT int cuLaunchKernel(CUfunc_st* function, unsigned grid_x, unsigned grid_y,
@@ -620,6 +628,16 @@ __asm__(
 
 namespace {
 
-__attribute__((constructor)) void set_up() { Process::get().set_up(); }
+// A table as dlsym() and cuGetProcAddress() look it up.
+bool is_sound(const Hook& hook) {
+  return hook.ours != nullptr && hook.version_min <= hook.version_max &&
+         std::strncmp(hook.symbol, hook.base, std::strlen(hook.base)) == 0;
+}
+
+__attribute__((constructor)) void set_up() {
+  CAUSEWAY_DCHECK(std::all_of(std::begin(kHooks), std::end(kHooks), is_sound),
+                  "a symbol is the name that programs ask for, and what tells its kind");
+  Process::get().set_up();
+}
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <limits>
 #include <thread>
 
+#include "base/dcheck.h"
 #include "preload/library/real_dlsym.h"
 #include "preload/own_threads.h"
 
@@ -81,6 +82,7 @@ const Native* Process::native() {
 }
 
 void Process::set_up() {
+  CAUSEWAY_DCHECK(phase_.load() == Phase::kClosed, "the library is loaded before its first copy");
   settings_ = read_settings();
   for (const std::string& complaint : settings_.complaints) say(complaint);
   if (!settings_.statistics.empty()) std::atexit([] { Process::get().close(); });
@@ -93,6 +95,8 @@ void Process::set_up() {
 // use the GPU like any other.
 void Process::after_fork() {
   settings_.statistics.clear();
+  CAUSEWAY_DCHECK(phase_.load() != Phase::kClosed || session_.load() == nullptr,
+                  "a session that was never opened does not exist");
   if (phase_.load() == Phase::kClosed) return;
   threshold_.store(kEverything);
   session_.store(nullptr);
@@ -100,6 +104,7 @@ void Process::after_fork() {
 }
 
 void Process::switch_off(const std::string& why) {
+  CAUSEWAY_DCHECK(session_.load() == nullptr, "an open session is retired, not switched off");
   threshold_.store(kEverything);
   const std::lock_guard lock(mutex_);
   why_off_ = why;
@@ -109,6 +114,8 @@ void Process::switch_off(const std::string& why) {
 
 std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* stream,
                                  bool synchronous) {
+  CAUSEWAY_DCHECK(!copies.empty() && stream != nullptr,
+                  "hooks pass calls with their streams named");
   const bool never_ours = synchronous ? settings_.native_sync : settings_.async == Async::kNative;
   Session* session = session_.load(std::memory_order_acquire);
   if (session == nullptr && !never_ours) {
@@ -133,6 +140,7 @@ std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* 
 void Process::begin_opening() {
   Phase expected = Phase::kClosed;
   if (!phase_.compare_exchange_strong(expected, Phase::kOpening)) return;
+  CAUSEWAY_DCHECK(session_.load() == nullptr, "a session is opened once");
   // Registered after the driver's own, so that it runs before them.
   std::atexit([] { Process::get().close(); });
   if (settings_.wait_for_opening) return open();
@@ -157,6 +165,7 @@ void Process::open() {
   options.say = say;
   auto opened = Session::open(*table, options, statistics_, clock_);
   if (!opened.ok()) return switch_off(opened.error().message);
+  CAUSEWAY_DCHECK(phase_.load() == Phase::kOpening, "only begin_opening() opens");
   const std::lock_guard lock(mutex_);
   session_.store(std::move(opened).value().release(), std::memory_order_release);
   phase_.store(Phase::kOpen);

@@ -17,13 +17,13 @@ class Process {
  public:
   static Process& get();
 
-  // Copies of fewer bytes are none of our business; the first thing that a hook asks, so that small
-  // copies cost nothing. Everything, before the library is set up and after it has been closed.
+  // Whether a copy is too small to be taken over. A hook asks this first, so that small copies cost
+  // nothing. Before the library is set up, and after it has been closed, every copy is small.
   static bool is_small(std::size_t bytes) {
     return bytes < threshold_.load(std::memory_order_relaxed);
   }
 
-  // The driver's functions; nullptr before its library is loaded by somebody.
+  // The driver's functions; nullptr before the program has loaded its library.
   const Native* native();
 
   // As Session::copy; what the program's call is to return, nullopt: the native call follows. The

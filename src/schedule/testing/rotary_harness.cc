@@ -132,7 +132,7 @@ void RotaryHarness::finish(Nanos now) {
   }
 }
 
-bool RotaryHarness::turn(Nanos now) {
+bool RotaryHarness::round(Nanos now) {
   while (in_flight_.size() < steps_in_flight_) {
     if (start(now)) continue;
     if (decision_.empty()) break;

@@ -49,9 +49,9 @@ class RotaryHarness {
   bool execute();
   // The oldest step ends; who has all tokens leaves.
   void finish(Nanos now);
-  // Starts steps until as many are in flight as may be, then finishes one. False: nobody is left,
-  // or (a failure of a test) nothing can run.
-  bool turn(Nanos now);
+  // Starts steps until as many are in flight as may be, then finishes one. False: no request is
+  // left, or (a failure of a test) nothing can run.
+  bool round(Nanos now);
   RotationInputs inputs() const {
     return {.view = with_twins_ ? &twins_ : nullptr, .budget = budget, .rates = rates};
   }

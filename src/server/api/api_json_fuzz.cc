@@ -8,7 +8,7 @@
 #include "server/api/answer_writer.h"
 #include "server/api/prepare.h"
 #include "server/api/prompt_scores.h"
-#include "server/bench/byte_model.h"
+#include "server/testing/byte_model.h"
 #include "text/utf8.h"
 
 namespace causeway::server {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/bench/byte_model.h"
+#include "server/testing/byte_model.h"
 
 namespace causeway::server {
 namespace {

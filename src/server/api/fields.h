@@ -1,5 +1,5 @@
 // Reads the fields of a JSON object strictly: wrong types and out-of-range numbers are errors that
-// name the field, and so is every field that nobody read. The first error wins; after it the other
+// name the field, and so is a field that was not read. The first error wins; after it the other
 // reads do nothing.
 #pragma once
 

@@ -23,7 +23,7 @@ struct PrepareContext {
 };
 
 // One engine request a choice, in the order of the answer's `index`: prompt by prompt, n each.
-// Ids and arrival are left for whoever submits.
+// The caller that submits them sets ids and arrival.
 struct Prepared {
   const fleet::CatalogueEntry* model = nullptr;
   std::vector<request::Request> requests;

@@ -71,8 +71,8 @@ weights::ResidencyOptions HistoryWeights::residency_options() {
   options.extent = kExtent;
   options.extents = extents_;
   options.extents_max = border_ ? extents_ + frame_extents_ - border_->kv_min : extents_;
-  options.turn_min = micros(random_.between(0, 30'000));
-  options.turn_factor = 4 * random_.uniform();
+  options.quantum_min = micros(random_.between(0, 30'000));
+  options.quantum_factor = 4 * random_.uniform();
   options.rate_decay = millis(random_.between(1, 1000));
   options.arrivals_max = static_cast<int>(random_.between(1, 2));
   options.attempts_max = static_cast<int>(random_.between(1, 3));
@@ -165,7 +165,7 @@ Nanos HistoryWeights::passes() const {
 }
 
 // At the slowest of the rates that the machine may believe in.
-Nanos HistoryWeights::turn(const Model& model) const {
+Nanos HistoryWeights::quantum(const Model& model) const {
   double rate = mover_options_.granted;
   for (const auto& [id, other] : models_) {
     for (const weights::ResidentGroup& group : other.cached.groups) {
@@ -179,17 +179,17 @@ Nanos HistoryWeights::turn(const Model& model) const {
     bytes += group.memory_only ? Bytes(0) : group.bytes;
   }
   const double brings = static_cast<double>(bytes.count) / rate;
-  return std::max(residency_options_.turn_min,
-                  nanos_from_seconds(residency_options_.turn_factor * brings));
+  return std::max(residency_options_.quantum_min,
+                  nanos_from_seconds(residency_options_.quantum_factor * brings));
 }
 
-// The turns of the others, n arrivals, and 5 n of the longest steps with what they wait for
+// The quanta of the others, n arrivals, and 5 n of the longest steps with what they wait for
 // launches and KV.
 Nanos HistoryWeights::bound_of(ModelId id) const {
   const std::int64_t n = std::ssize(models_);
   Nanos bound = (step_longest_ + wait_longest_) * (5 * n) + passes() * n;
   for (const auto& [other, model] : models_) {
-    bound += copies(model) + (other == id ? Nanos(0) : turn(model));
+    bound += copies(model) + (other == id ? Nanos(0) : quantum(model));
   }
   return bound;
 }
@@ -226,12 +226,12 @@ std::string HistoryWeights::check(const engine::EngineCore& core,
   if (mover_.committed_extents() != cache_.residency().committed_extents()) {
     return "residency and mover count different extents";
   }
-  const Nanos step = executor.turn_ends_at().value_or(clock_.now()) - clock_.now();
+  const Nanos step = executor.item_ends_at().value_or(clock_.now()) - clock_.now();
   if (step > kHangs) {
     for (auto& [id, model] : models_) model.waits = false;
     return "";
   }
-  // Behind two ranges a resident step takes as long as three turns.
+  // Behind two ranges a resident step takes as long as three items.
   step_longest_ = std::max(step_longest_, step * (streams_ ? 3 : 1));
   step_longest_ = std::max(step_longest_, executor.counters().streamed_longest);
   const auto& counters = executor.counters();

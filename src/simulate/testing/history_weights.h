@@ -63,7 +63,7 @@ class HistoryWeights {
   bool place_streamed(ModelShape& shape);
   void place_whole(ModelShape& shape);
   bool serves(ModelId id, const Model& model) const;
-  Nanos turn(const Model& model) const;
+  Nanos quantum(const Model& model) const;
   Nanos copies(const Model& model) const;
   Nanos passes() const;
   Nanos bound_of(ModelId id) const;

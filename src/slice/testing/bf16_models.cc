@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/bench/machine_limits.h"
+#include "kernels/testing/random_bf16.h"
 #include "model/random_model.h"
 
 namespace causeway::slice::testing {
@@ -26,8 +26,8 @@ model::ModelConfig shape(bool large, bool tied) {
 void fill(std::span<std::byte> memory, ModelId model) {
   constexpr std::size_t kPeriod = 37 * 1024 * 1024 + 512;
   const std::size_t first = std::min(kPeriod, memory.size());
-  kernels::bench::fill_random_bf16(memory.first(first),
-                                   100 + static_cast<std::uint64_t>(model.value), 0.03f);
+  kernels::testing::fill_random_bf16(memory.first(first),
+                                     100 + static_cast<std::uint64_t>(model.value), 0.03f);
   for (std::size_t at = kPeriod; at < memory.size(); at += kPeriod) {
     std::memcpy(memory.data() + at, memory.data(), std::min(kPeriod, memory.size() - at));
   }

@@ -14,7 +14,6 @@ class HostOpener final : public SliceOpener {
                                                        const Clock& clock) override {
     return slice::Machine::open_host({.extent_bytes = kib(64)}, {}, home, clock);
   }
-  Bytes free_memory(const WorkerPlan&, slice::Machine&) override { return {}; }
   Result<std::unique_ptr<slice::Slice>> open_slice(const WorkerPlan& plan, std::size_t number,
                                                    slice::Machine& machine,
                                                    engine::OutputSink& sink) override {

@@ -51,7 +51,10 @@ Status misbehave(Channel& channel, const std::string& kind, RequestId request) {
     output.finished = true;
     return say(channel, Outputs{0, {output, output}});
   }
-  if (kind == "death") std::_Exit(9);
+  const bool steps = kind == "death in a step";
+  if (steps || kind == "death while it waits") CAUSEWAY_TRY(say(channel, Queued{0, request}));
+  if (steps) CAUSEWAY_TRY(say(channel, Stepping{0, {request}}));
+  if (kind.starts_with("death")) std::_Exit(9);
   return say(channel, Outputs{0, {output}});
 }
 
@@ -68,7 +71,7 @@ Status serve_badly(Channel& channel, const Options& options) {
     CAUSEWAY_ASSIGN(const Message message, decode(received->message));
     if (std::holds_alternative<Prepare>(message)) CAUSEWAY_TRY(say(channel, Prepared{}));
     if (std::holds_alternative<Open>(message)) {
-      CAUSEWAY_TRY(say(channel, Opened{{Opened::Slice{}}, {}}));
+      CAUSEWAY_TRY(say(channel, Opened{{Opened::Slice{}}}));
       opened = true;
     } else if (const auto* attach = std::get_if<Attach>(&message)) {
       if (kind != "attach") CAUSEWAY_TRY(say(channel, Attached{attach->call, {}, {}, {}}));
@@ -90,9 +93,6 @@ class SlowOpener final : public SliceOpener {
     auto machine = opener_.open_machine(plan, home, clock);
     mark("prepared");
     return machine;
-  }
-  Bytes free_memory(const WorkerPlan&, slice::Machine&) override {
-    return mib(std::atoi(options_.at("--free-mib").c_str()));
   }
   Result<std::unique_ptr<slice::Slice>> open_slice(const WorkerPlan& plan, std::size_t number,
                                                    slice::Machine& machine,
@@ -126,7 +126,7 @@ Status hold(int pid, int socket) {
 Status run(int argc, char** argv) {
   Options options{{"--version", "test"}, {"--worker-socket", ""}, {"--misbehave", ""},
                   {"--prepare-ms", "0"}, {"--open-ms", "0"},      {"--marks", ""},
-                  {"--hold", ""},        {"--free-mib", "0"}};
+                  {"--hold", ""}};
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   weights::FileDescriptor socket(std::atoi(options["--worker-socket"].c_str()));
   if (!options["--hold"].empty()) return hold(std::atoi(options["--hold"].c_str()), socket.get());

@@ -1,0 +1,202 @@
+// A token's own q and k as the product left them, prepared by a warp, in its registers or where
+// they lie in shared memory: norm of heads (Qwen3), rotary embedding. What prepare() does in a
+// launch of its own.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda_bf16.cuh"
+#include "kernels/cuda_launch.cuh"
+#include "kernels/ptx/mma.cuh"
+
+namespace causeway::kernels::attention::parts {
+
+// The pair (i, i + size/2) of a head, rotated. Said in instructions, so that every kernel rounds
+// alike.
+__device__ __forceinline__ void rotate(float& low, float& high, float cosine, float sine) {
+  const float l = low;
+  low = __fmaf_rn(l, cosine, -__fmul_rn(high, sine));
+  high = __fmaf_rn(high, cosine, __fmul_rn(l, sine));
+}
+
+__device__ __forceinline__ float norm_factor(float squares, int size, float epsilon) {
+  return rsqrtf(squares / static_cast<float>(size) + epsilon);
+}
+
+// What a row needs to be prepared.
+struct FusedPrepareArgs {
+  const float* table;           // [rows][size]: cosines, sines; null: rows have been prepared
+  const __nv_bfloat16* q_norm;  // [size] or null
+  const __nv_bfloat16* k_norm;
+  float epsilon;
+};
+
+// Cosines and sines of a token for the elements that a lane holds of a PreparedHead.
+template <int kSize>
+struct RopeAngles {
+  static constexpr int kPairs = kSize / 64;
+  float cosine[kPairs], sine[kPairs];
+
+  // `row`: the token's of the table.
+  __device__ __forceinline__ void load(const float* row, int lane) {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      cosine[i] = row[lane * kPairs + i];
+      sine[i] = row[kSize / 2 + lane * kPairs + i];
+    }
+  }
+};
+
+// One head of one token, in a warp's registers: of each half of a head, lane l holds kPairs
+// elements from l × kPairs on. Gains of a norm are held in the same way.
+template <int kSize>
+struct PreparedHead {
+  static constexpr int kPairs = kSize / 64;
+  struct alignas(2 * kPairs) Pack {
+    __nv_bfloat16 x[kPairs];
+  };
+  Pack half[2];
+
+  __device__ __forceinline__ void load_gains(const __nv_bfloat16* from, int lane) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      half[i] = *reinterpret_cast<const Pack*>(from + i * (kSize / 2) + lane * kPairs);
+    }
+  }
+
+  // All lanes.
+  __device__ __forceinline__ void prepare(bool norm, const PreparedHead& gains, float epsilon,
+                                          const RopeAngles<kSize>& angles) {
+    float low[kPairs], high[kPairs], squares = 0;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      low[i] = __bfloat162float(half[0].x[i]);
+      high[i] = __bfloat162float(half[1].x[i]);
+      squares += low[i] * low[i] + high[i] * high[i];
+    }
+    float factor = 1.0f;
+    if (norm) factor = norm_factor(warp_sum(squares), kSize, epsilon);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      if (norm) {
+        low[i] *= factor * __bfloat162float(gains.half[0].x[i]);
+        high[i] *= factor * __bfloat162float(gains.half[1].x[i]);
+      }
+      rotate(low[i], high[i], angles.cosine[i], angles.sine[i]);
+      half[0].x[i] = __float2bfloat16_rn(low[i]);
+      half[1].x[i] = __float2bfloat16_rn(high[i]);
+    }
+  }
+};
+
+// Bytes from the first of rows of heads in shared memory on: 16-byte pieces, swizzled, piece c of
+// row r at place c ^ (r mod 8).
+template <int kSize>
+__device__ __forceinline__ uint32_t place(int row, int chunk) {
+  return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
+}
+
+// Where the piece lies that is `chunks` behind one at `address`, of rows that begin at multiples of
+// 128 bytes. `chunks` is a constant whose bits the piece's own number has not: then this is an
+// instruction or none.
+__device__ __forceinline__ uint32_t further(uint32_t address, int chunks) {
+  return (address ^ static_cast<uint32_t>(chunks % 8 << 4)) +
+         static_cast<uint32_t>(chunks / 8 * 128);
+}
+
+// Eight heads as a right operand of the tensor cores: this lane reads row `row` of those that begin
+// at `source`.
+template <int kSize>
+__device__ __forceinline__ void read_operand(uint32_t (&q)[kSize / 16][2], uint32_t source, int row,
+                                             int lane) {
+  const uint32_t first = source + place<kSize>(row, lane / 8);
+#pragma unroll
+  for (int i = 0; i < kSize / 16; i += 2) {
+    uint32_t four[4];
+    ptx::load_matrices(four, further(first, i * 2));
+    q[i][0] = four[0];
+    q[i][1] = four[1];
+    q[i + 1][0] = four[2];
+    q[i + 1][1] = four[3];
+  }
+}
+
+// Heads of one token, prepared where they lie in such rows: some rows at once, a team of lanes a
+// row, a piece of each half a lane. In shared memory it is a loop over rows; in the registers of
+// a tensor-core operand every element would be an instruction of its own.
+template <int kSize>
+struct PreparedRows {
+  static constexpr int kTeam = kSize / 16;
+  static constexpr int kAtOnce = 32 / kTeam;
+
+  struct Gains {
+    Bf16x8 half[2];
+
+    __device__ __forceinline__ void load(const __nv_bfloat16* from, int lane) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        half[i] = *reinterpret_cast<const Bf16x8*>(from + i * (kSize / 2) + lane % kTeam * 8);
+      }
+    }
+  };
+
+  // All lanes: rows [first, first + count). `angles`: the token's row of the table.
+  static __device__ __forceinline__ void prepare(char* rows, int first, int count,
+                                                 const float* angles, bool norm, const Gains& gains,
+                                                 float epsilon, int lane) {
+    const int chunk = lane % kTeam;
+#pragma unroll 1
+    for (int from = 0; from < count; from += kAtOnce) {
+      const int index = from + lane / kTeam;
+      const uint32_t at = place<kSize>(first + min(index, count - 1), chunk);
+      auto* low_place = reinterpret_cast<Bf16x8*>(rows + at);
+      auto* high_place = reinterpret_cast<Bf16x8*>(rows + (at ^ kSize));
+      float low[8], high[8];
+      widen(*low_place, low);
+      widen(*high_place, high);
+      if (norm) scale(low, high, gains, epsilon);
+#pragma unroll
+      for (int i = 0; i < 8; i += 4) {
+        const auto* four = reinterpret_cast<const float4*>(angles + chunk * 8 + i);
+        const float4 cosine = four[0], sine = four[kSize / 2 / 4];
+        rotate(low[i], high[i], cosine.x, sine.x);
+        rotate(low[i + 1], high[i + 1], cosine.y, sine.y);
+        rotate(low[i + 2], high[i + 2], cosine.z, sine.z);
+        rotate(low[i + 3], high[i + 3], cosine.w, sine.w);
+      }
+      __syncwarp();  // lanes beyond the last row have read it too
+      if (index < count) {
+        *low_place = narrow(low);
+        *high_place = narrow(high);
+      }
+    }
+  }
+
+  // The norm. Sums in instructions: every instance of a kernel must round alike.
+  static __device__ __forceinline__ void scale(float (&low)[8], float (&high)[8],
+                                               const Gains& gains, float epsilon) {
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      squares = __fmaf_rn(low[i], low[i], squares);
+      squares = __fmaf_rn(high[i], high[i], squares);
+    }
+#pragma unroll
+    for (int lanes = kTeam / 2; lanes > 0; lanes /= 2) {
+      squares += __shfl_xor_sync(0xFFFFFFFFu, squares, lanes);
+    }
+    const float factor = norm_factor(squares, kSize, epsilon);
+    float gain[2][8];
+    widen(gains.half[0], gain[0]);
+    widen(gains.half[1], gain[1]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      low[i] = __fmul_rn(low[i], __fmul_rn(factor, gain[0][i]));
+      high[i] = __fmul_rn(high[i], __fmul_rn(factor, gain[1][i]));
+    }
+  }
+};
+
+}  // namespace causeway::kernels::attention::parts
