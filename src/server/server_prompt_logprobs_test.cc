@@ -47,10 +47,10 @@ TEST_F(PromptLogprobs, EchoTellsThoseOfThePromptFirst) {
 
 TEST_F(PromptLogprobs, OfAnEchoAloneNothingIsGenerated) {
   for (const char* stream : {"false", "true"}) {
-    const Answer answer = completion(
-        R"("prompt":["ab",[99]],"echo":true,"max_tokens":0,"logprobs":0,)"
-        R"("stream_options":{"include_usage":true},"stream":)" +
-        std::string(stream));
+    const Answer answer =
+        completion(R"("prompt":["ab",[99]],"echo":true,"max_tokens":0,"logprobs":0,)"
+                   R"("stream_options":{"include_usage":true},"stream":)" +
+                   std::string(stream));
     ASSERT_EQ(answer.status, 200) << answer.body;
     EXPECT_EQ(fleet->last().max_tokens, Tokens(1));
     json choices = json::array(), usage;
