@@ -275,7 +275,7 @@ class EngineCore::State {
   std::optional<Nanos> stranded_until;
   bool told_full = false;
   bool hung = false;
-  std::string lost;  // why the device is; empty: it is not
+  std::string lost;               // why the device is; empty: it is not
   std::vector<RequestId> struck;  // that were in a step then
   Nanos device_busy;
   std::vector<request::Output> outputs;

@@ -297,8 +297,7 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   run = make_run(slices, kFrames);
   check_near(told, run_requests(run, slices.host(), told), run_requests(run, slices.gpu(), told),
              std::string(name) + ", what is told of prompts", report);
-  report.check(one.preemptions + two.preemptions > 0,
-               std::string(name) + ": nobody was preempted");
+  report.check(one.preemptions + two.preemptions > 0, std::string(name) + ": nobody was preempted");
 }
 
 // All come at once and end by length: every step's batch is the same.

@@ -55,7 +55,7 @@ struct CoreOptions {
   std::optional<Nanos> step_timeout = std::nullopt;
   int steps_in_flight_max = 2;  // at most: the executor may allow fewer
   StepStart step_start = StepStart::kJustInTime;
-  StepWatch* watch = nullptr;  // borrowed; null: nobody is told of steps beforehand
+  StepWatch* watch = nullptr;  // borrowed; null: steps are told to no watch
 
   // Eager copies hold frames beyond the end of their sequences: only a scheduler that rotates
   // reckons with that.

@@ -1,5 +1,5 @@
-// EngineCore whose KV rotates between HBM and host memory: whoever runs finds its KV, whatever was
-// copied when, and nothing is computed twice unless a copy failed.
+// EngineCore whose KV rotates between HBM and host memory: a sequence that runs finds its KV,
+// whatever was copied when, and nothing is computed twice unless a copy failed.
 #include <gtest/gtest.h>
 
 #include <map>

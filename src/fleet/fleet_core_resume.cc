@@ -29,11 +29,11 @@ void FleetCore::State::resume_all(SliceId from, const std::unordered_set<Request
   for (const auto& [id, of_model] : again) hold_again(model_of(id), of_model);
 }
 
-// False: it has been refused. Who brings slices down is a suspect each time, and ends after
-// `resumes_max` of them; who only waited is moved however often.
+// False: it has been refused. A request that brings slices down is a suspect each time, and ends
+// after `resumes_max` of them; one that only waited is moved however often.
 bool FleetCore::State::may_resume(RequestId id, Asked& asked, bool suspect) {
-  if (CAUSEWAY_PLANTED(49)) suspect = true;   // planted bug: who waited is one, too
-  if (CAUSEWAY_PLANTED(50)) suspect = false;  // planted bug: nobody is one
+  if (CAUSEWAY_PLANTED(49)) suspect = true;   // planted bug: one that waited is, too
+  if (CAUSEWAY_PLANTED(50)) suspect = false;  // planted bug: no request ever is
   if (asked.cancelled || stopped) {
     refuse_held(id, request::FinishReason::kCancelled, {});
     return false;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/testing/temporary_directory.h"
 #include "fleet/local_fleet.h"
+#include "fleet/testing/idle_slice.h"
 #include "fleet/testing/snapshot.h"
 
 namespace causeway::fleet {
@@ -99,7 +100,7 @@ class Home final : public FleetHome {
 };
 
 // Ends requests at once, or when it is let go.
-class EchoSlice final : public FleetSlice {
+class EchoSlice final : public testing::IdleSlice {
  public:
   explicit EchoSlice(SerialSink& sink) : sink_(sink) {}
   Status submit(request::Request request) override {
@@ -111,7 +112,6 @@ class EchoSlice final : public FleetSlice {
     kept_.push_back(std::move(output));
     return {};
   }
-  void cancel(RequestId) override {}
   void let_go() {
     std::vector<request::Output> outputs;
     {
@@ -120,17 +120,6 @@ class EchoSlice final : public FleetSlice {
     }
     sink_.on_outputs(std::move(outputs));
   }
-  request::Observation observe() const override { return {}; }
-  request::Observation observe(ModelId) const override { return {}; }
-  std::vector<std::pair<ModelId, request::Observation>> observe_models() const override {
-    return {};
-  }
-  Result<AttachedModel> attach(const CatalogueEntry&, const ModelSource&, bool) override {
-    return AttachedModel{};
-  }
-  Status detach(ModelId, Nanos) override { return {}; }
-  std::vector<RequestId> suspects() const override { return {}; }
-  Bytes link_bytes() const override { return {}; }
 
  private:
   SerialSink& sink_;

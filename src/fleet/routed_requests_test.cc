@@ -5,30 +5,19 @@
 #include <deque>
 
 #include "base/random.h"
+#include "fleet/testing/idle_slice.h"
 
 namespace causeway::fleet {
 namespace {
 
 // A slice of which only its loss is asked.
-class NoSlice final : public FleetSlice {
+class NoSlice final : public testing::IdleSlice {
  public:
-  Status submit(request::Request) override { return {}; }
-  void cancel(RequestId) override {}
   request::Observation observe() const override {
     request::Observation seen;
     seen.lost = lost;
     return seen;
   }
-  request::Observation observe(ModelId) const override { return {}; }
-  std::vector<std::pair<ModelId, request::Observation>> observe_models() const override {
-    return {};
-  }
-  Result<AttachedModel> attach(const CatalogueEntry&, const ModelSource&, bool) override {
-    return AttachedModel{};
-  }
-  Status detach(ModelId, Nanos) override { return {}; }
-  std::vector<RequestId> suspects() const override { return {}; }
-  Bytes link_bytes() const override { return {}; }
   std::string lost;
 };
 

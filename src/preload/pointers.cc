@@ -58,10 +58,9 @@ Pointers::Range Pointers::ask(CudaDevicePointer address) const {
   CudaDevicePointer start = 0;
   std::size_t bytes = 0;
   void* pool = nullptr;
-  std::array<int, 7> attributes = {kCudaPointerContext,    kCudaPointerMemoryType,
-                                   kCudaPointerManaged,    kCudaPointerDevice,
-                                   kCudaPointerRangeStart, kCudaPointerRangeBytes,
-                                   kCudaPointerPool};
+  std::array<int, 7> attributes = {
+      kCudaPointerContext,    kCudaPointerMemoryType, kCudaPointerManaged, kCudaPointerDevice,
+      kCudaPointerRangeStart, kCudaPointerRangeBytes, kCudaPointerPool};
   std::array<void*, 7> values = {&context, &type, &managed, &gpu, &start, &bytes, &pool};
   Range range;
   range.begin = address;

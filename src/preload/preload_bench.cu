@@ -104,10 +104,10 @@ int order() {
       CHECK_CUDA(cudaStreamSynchronize(stream));
       (*flags)->give_back(*use);
     }
-    std::printf("{\"order\": \"%s\", \"place_us\": %.2f, \"start_us\": %.2f, "
-                "\"release_us\": %.2f}\n",
-                std::string((*made)->name()).c_str(), median(place), median(start),
-                median(release));
+    std::printf(
+        "{\"order\": \"%s\", \"place_us\": %.2f, \"start_us\": %.2f, "
+        "\"release_us\": %.2f}\n",
+        std::string((*made)->name()).c_str(), median(place), median(start), median(release));
   }
   return 0;
 }
@@ -223,9 +223,9 @@ class Blocks {
   }
 
   int copy(const Way& way, std::size_t bytes) const {
-    const int copied = native_.api.cuMemcpyAsync(
-        reinterpret_cast<unsigned long long>(device_), reinterpret_cast<unsigned long long>(host_),
-        bytes, way.stream);
+    const int copied =
+        native_.api.cuMemcpyAsync(reinterpret_cast<unsigned long long>(device_),
+                                  reinterpret_cast<unsigned long long>(host_), bytes, way.stream);
     return copied != 0 ? copied : native_.api.cuEventRecord(way.event, way.stream);
   }
 
@@ -415,11 +415,10 @@ using Rows = std::map<std::pair<std::string, std::size_t>, Row>;
 
 Rows run(const std::string& self, const std::string& library, const std::string& settings,
          bool quick) {
-  const std::string command =
-      (library.empty() ? std::string()
-                       : "LD_PRELOAD=" + library + " CAUSEWAY_OPEN=wait " + settings +
-                             " CAUSEWAY_STATISTICS=stderr ") +
-      self + (quick ? " measure quick" : " measure");
+  const std::string command = (library.empty() ? std::string()
+                                               : "LD_PRELOAD=" + library + " CAUSEWAY_OPEN=wait " +
+                                                     settings + " CAUSEWAY_STATISTICS=stderr ") +
+                              self + (quick ? " measure quick" : " measure");
   Rows rows;
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return rows;

@@ -179,9 +179,9 @@ TEST_F(SessionTest, MovesBatchesOfOneDirection) {
   }
   ASSERT_TRUE(session_->copy(calls, stream, true));
   for (std::size_t at = 0; at < kLarge; at += kEach) {
-    EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(device + at), host + kLarge - kEach - at,
-                          kEach),
-              0);
+    EXPECT_EQ(
+        std::memcmp(reinterpret_cast<const void*>(device + at), host + kLarge - kEach - at, kEach),
+        0);
   }
   calls.push_back({address(host), device, kEach});
   EXPECT_FALSE(session_->copy(calls, stream, false));
@@ -205,9 +205,8 @@ TEST_F(SessionTest, LeavesTheRestToTheDriver) {
   EXPECT_FALSE(copy(device, address(host), kLarge, stream));
   void* graph = nullptr;
   cuStreamEndCapture(stream, &graph);
-  for (const Verdict verdict :
-       {Verdict::kSmall, Verdict::kPageable, Verdict::kNotHostGpu, Verdict::kPartial,
-        Verdict::kManaged, Verdict::kCapturing}) {
+  for (const Verdict verdict : {Verdict::kSmall, Verdict::kPageable, Verdict::kNotHostGpu,
+                                Verdict::kPartial, Verdict::kManaged, Verdict::kCapturing}) {
     EXPECT_EQ(statistics_.calls(verdict), 1) << name_of(verdict);
   }
   EXPECT_EQ(session_->pending(), 0);

@@ -134,8 +134,7 @@ Settings read_settings(const std::function<const char*(const char*)>& variable) 
                                   " bytes, more than CAUSEWAY_STAGING");
   }
   settings.native_sync = reader.word("CAUSEWAY_SYNC", {"wait", "native"}) != 0;
-  settings.async =
-      static_cast<Async>(reader.word("CAUSEWAY_ASYNC", {"native", "wait", "hold"}));
+  settings.async = static_cast<Async>(reader.word("CAUSEWAY_ASYNC", {"native", "wait", "hold"}));
   settings.order = static_cast<Order>(reader.word("CAUSEWAY_ORDER", {"value", "kernel"}));
   settings.wait_for_opening = reader.word("CAUSEWAY_OPEN", {"background", "wait"}) != 0;
   settings.link_map = reader.text("CAUSEWAY_LINK_MAP").value_or("");

@@ -81,8 +81,8 @@ Result<std::unique_ptr<StandIn>> make_kernel_stand_in(const Native& native,
   }
   CUlib_st* library = nullptr;
   CUkern_st* kernel = nullptr;
-  int result = native.cuLibraryLoadData(&library, spin_kernel_image(), nullptr, nullptr, 0,
-                                        nullptr, nullptr, 0);
+  int result = native.cuLibraryLoadData(&library, spin_kernel_image(), nullptr, nullptr, 0, nullptr,
+                                        nullptr, 0);
   if (result == device::kCudaSuccess) {
     result = native.cuLibraryGetKernel(&kernel, library, kSpinKernelName);
   }

@@ -47,10 +47,10 @@ TEST_F(PromptLogprobs, EchoTellsThoseOfThePromptFirst) {
 
 TEST_F(PromptLogprobs, OfAnEchoAloneNothingIsGenerated) {
   for (const char* stream : {"false", "true"}) {
-    const Answer answer = completion(
-        R"("prompt":["ab",[99]],"echo":true,"max_tokens":0,"logprobs":0,)"
-        R"("stream_options":{"include_usage":true},"stream":)" +
-        std::string(stream));
+    const Answer answer =
+        completion(R"("prompt":["ab",[99]],"echo":true,"max_tokens":0,"logprobs":0,)"
+                   R"("stream_options":{"include_usage":true},"stream":)" +
+                   std::string(stream));
     ASSERT_EQ(answer.status, 200) << answer.body;
     EXPECT_EQ(fleet->last().max_tokens, Tokens(1));
     json choices = json::array(), usage;
@@ -71,7 +71,7 @@ TEST_F(PromptLogprobs, OfAnEchoAloneNothingIsGenerated) {
     EXPECT_EQ(choices[0]["logprobs"]["token_logprobs"], json({nullptr, -0.25}));
     EXPECT_EQ(choices[0]["logprobs"]["top_logprobs"][1], json({{"b", -0.25}}));
     EXPECT_EQ(choices[1]["logprobs"]["tokens"], json({"c"}));
-    EXPECT_EQ(choices[1]["logprobs"]["token_logprobs"], json({nullptr}));
+    EXPECT_EQ(choices[1]["logprobs"]["token_logprobs"], json::array({nullptr}));
     EXPECT_EQ(usage["completion_tokens"], 0);
     EXPECT_EQ(usage["prompt_tokens"], 3);
   }
@@ -95,7 +95,7 @@ TEST_F(PromptLogprobs, AsVllmTellsThem) {
   EXPECT_TRUE(told[0].is_null());
   EXPECT_EQ(told[1], json({{"98", {{"logprob", -0.25}, {"rank", 1}, {"decoded_token", "b"}}},
                            {"113", {{"logprob", -0.25}, {"rank", 2}, {"decoded_token", "q"}}}}));
-  EXPECT_EQ(body["choices"][1]["prompt_logprobs"], json({nullptr}));
+  EXPECT_EQ(body["choices"][1]["prompt_logprobs"], json::array({nullptr}));
   EXPECT_TRUE(body["choices"][0]["logprobs"].is_null());
 }
 

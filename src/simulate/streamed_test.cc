@@ -330,7 +330,7 @@ TEST(SimulateStreamed, ANeighbourIsAsSlowAsOneOnAGpu) {
 }
 
 // Qwen3-30B-A3B's shape with 0.28 of its bytes in HBM, uniform routing, took 53.9 ms a token at
-// 0e14327, where 27.7 % of the choices were in HBM and 4 experts were loaded a token.
+// 86f7f40, where 27.7 % of the choices were in HBM and 4 experts were loaded a token.
 TEST(SimulateStreamed, ExpertsThatAreMissedCostWhatTheyDoOnAGpu) {
   model::ModelConfig config = large_config();
   config.family = model::Family::kQwen3Moe;

@@ -32,7 +32,7 @@ struct KvPace {
 // One thread.
 class KvRotator {
  public:
-  // The mover outlives the rotator and tells nobody else meanwhile.
+  // The mover outlives the rotator, which takes all of its notices meanwhile.
   KvRotator(kv::TransferKvMover& mover, const KvPace& pace, const Clock& clock);
   ~KvRotator() { mover_.set_notify({}); }
   KvRotator(const KvRotator&) = delete;

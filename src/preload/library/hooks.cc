@@ -218,8 +218,7 @@ int launch_of(const LoadedCode::Code& code, Member member, Arguments... argument
 template <typename Member, typename... Arguments>
 int launch_call(CUfunc_st* function, Member member, Arguments... arguments) {
   CUctx_st* context = nullptr;
-  if (holding_session() == nullptr ||
-      Process::get().native()->api.cuCtxGetCurrent(&context) != 0) {
+  if (holding_session() == nullptr || Process::get().native()->api.cuCtxGetCurrent(&context) != 0) {
     return native_call(member, arguments...);
   }
   return launch_of({context, function}, member, arguments...);
@@ -295,10 +294,10 @@ CAUSEWAY_EXPORT int cuMemcpyDtoHAsync_v2_ptsz(void* target, CudaDevicePointer so
 }
 
 #define CAUSEWAY_BARE(...) __VA_ARGS__
-#define CAUSEWAY_BATCH_HOOK(table, name, parameters, arguments)                                \
-  CAUSEWAY_EXPORT int name parameters {                                                        \
-    return batch_call({targets, sources, bytes, count}, attributes, attribute_count, stream,   \
-                      &table::name, CAUSEWAY_BARE arguments);                                  \
+#define CAUSEWAY_BATCH_HOOK(table, name, parameters, arguments)                              \
+  CAUSEWAY_EXPORT int name parameters {                                                      \
+    return batch_call({targets, sources, bytes, count}, attributes, attribute_count, stream, \
+                      &table::name, CAUSEWAY_BARE arguments);                                \
   }
 #define CAUSEWAY_PRELOAD_BATCH_HOOK(name, parameters, arguments) \
   CAUSEWAY_BATCH_HOOK(Native, name, parameters, arguments)
@@ -433,14 +432,18 @@ struct Hook {
 
 constexpr int kAnyVersion = 1'000'000;
 
-#define CAUSEWAY_HOOK_OF(name, member, base, least, most, threading)                  \
-  {#name, base, least, most, Threading::threading, reinterpret_cast<void*>(&::name), \
-   [](const Native& native) { return reinterpret_cast<void*>(native.member); }}
+#define CAUSEWAY_HOOK_OF(name, member, base, least, most, threading)                    \
+  {                                                                                     \
+#name, base, least, most, Threading::threading, reinterpret_cast < void*>(&::name), \
+        [](const Native& native) { return reinterpret_cast<void*>(native.member); }     \
+  }
 #define CAUSEWAY_HOOK(name, base, least, most, threading) \
   CAUSEWAY_HOOK_OF(name, name, base, least, most, threading)
-#define CAUSEWAY_HOLDING_HOOK_OF(name, member, base, least, threading)                       \
-  {#name, base, least, kAnyVersion, Threading::threading, reinterpret_cast<void*>(&::name), \
-   [](const Native& native) { return reinterpret_cast<void*>(native.member); }, true}
+#define CAUSEWAY_HOLDING_HOOK_OF(name, member, base, least, threading)                         \
+  {                                                                                            \
+#name, base, least, kAnyVersion, Threading::threading, reinterpret_cast < void*>(&::name), \
+        [](const Native& native) { return reinterpret_cast<void*>(native.member); }, true      \
+  }
 #define CAUSEWAY_HOLDING_HOOK(name, base, least, threading) \
   CAUSEWAY_HOLDING_HOOK_OF(name, name, base, least, threading)
 
