@@ -127,6 +127,25 @@ std::optional<Nanos> EngineCore::calm_arrivals_until(Nanos now, std::span<const 
   return state_->calm_arrivals_until(now, ends);
 }
 
+Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least) const {
+  const State& state = *state_;
+  if (state.border || state.rotation || state.hung || !state.lost.empty()) return ahead.next;
+  if (!state.streamed.empty()) return ahead.next;
+  // A step that hangs ends all. It is known that those that are passed do not.
+  const std::optional<Nanos> deadline = ahead.passed > 0 ? std::nullopt : state.step_deadline();
+  Nanos first(INT64_MAX);
+  for (const auto& [id, sequence] : state.sequences) {
+    const request::Request& request = sequence->request;
+    if (!request.stop_tokens.empty() || sequence->matcher != nullptr) return ahead.next;
+    const std::int64_t left = request.max_tokens.count - sequence->output_tokens() - ahead.passed;
+    const Nanos more = step_least(request.model) * std::max<std::int64_t>(0, left - 2);
+    const Nanos ends = left < 2 ? ahead.next : ahead.second + more;
+    const Nanos hangs = std::min(deadline.value_or(ends), ahead.next + state.step_timeout);
+    first = std::min({first, ends, hangs});
+  }
+  return std::max(first, ahead.next);
+}
+
 std::int64_t EngineCore::calm_steps() const { return state_->calm_steps(); }
 
 std::optional<Nanos> EngineCore::calm_until() const {

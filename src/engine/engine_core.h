@@ -132,6 +132,19 @@ class EngineCore {
   std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
                                         const SampledTokens& sampled);
 
+  // What is known of the next steps of all that are in flight or will be: none ends before `next`,
+  // no two do before `second`, but for `passed` calm steps that end before both.
+  struct StepsAhead {
+    Nanos next;
+    Nanos second;
+    std::int64_t passed = 0;
+  };
+  // The earliest time at which a request may end, unless something is asked of this core before or
+  // a step fails; INT64_MAX: there is none. Where that cannot be told: ahead.next. No step takes
+  // less than step_least(model).
+  using StepLeast = std::function<Nanos(ModelId)>;
+  Nanos ends_from(const StepsAhead& ahead, const StepLeast& step_least) const;
+
   // The outputs produced since the last call, in order.
   std::vector<request::Output> take_outputs();
 

@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::size_t kRangesEnqueued = 2;  // that have not ended, as on a GPU
 
+// The more tokens the longer a step takes; those with prompts have another overhead.
+Nanos step_least_of(const ModelShape& shape, const HardwareProfile& profile) {
+  StepTokens one{.tokens = 1};
+  const Nanos decodes = step_duration(work_of(one, shape), profile);
+  one.prompts = true;
+  return std::min(decodes, step_duration(work_of(one, shape), profile));
+}
+
 }  // namespace
 
 SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
@@ -31,7 +39,8 @@ SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, co
 
 void SimulatedExecutor::add_model(ModelId model, const ModelShape& shape, WeightSource source) {
   CAUSEWAY_CHECK(source != WeightSource::kCache || mover_ != nullptr, "a cache needs a mover");
-  CAUSEWAY_CHECK(models_.emplace(model, Model{shape, source}).second,
+  Model added{shape, source, step_least_of(shape, options_.profile)};
+  CAUSEWAY_CHECK(models_.emplace(model, std::move(added)).second,
                  "the executor knows this model already");
 }
 

@@ -60,6 +60,11 @@ struct Faults {
   double hang_rate = 0;  // of steps that take `hang`
   Nanos hang = seconds(3600);
   double copy_error_rate = 0;  // of copies of weights that fail
+
+  bool any() const {
+    return error_rate > 0 || refuse_rate > 0 || slow_rate > 0 || hang_rate > 0 ||
+           copy_error_rate > 0;
+  }
 };
 
 // Where steps read a model's weights.
@@ -141,6 +146,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // As if the first so many of them had ended, at the times that it told, and were waited for, and
   // as many had been submitted.
   void repeat(std::span<const Nanos> ends, Nanos next_end);
+  // Less than any step of the model takes.
+  Nanos step_least(ModelId model) const { return models_.at(model).step_least; }
   // When the step that runs began.
   Nanos began() const { return resident_.front()->began; }
   // The token that it samples there.
@@ -159,6 +166,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   struct Model {
     ModelShape shape;
     WeightSource source = WeightSource::kMemory;
+    Nanos step_least = {};
   };
   struct Read {
     int group = 0;  // of the reading order

@@ -78,6 +78,8 @@ SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& cl
                                const Shared& shared)
     : options_(options),
       clock_(clock),
+      depends_on_itself_(options.fast_forward && !options.faults.any() && shared.link == nullptr &&
+                         shared.memory == nullptr),
       mover_(make_mover(options, clock, shared.link)),
       cache_(mover_ ? std::make_unique<weights::WeightCache>(residency_options(options), *mover_)
                     : nullptr),
@@ -149,11 +151,16 @@ void SimulatedSlice::look_ahead_at_steps() {
   constexpr std::int64_t kMost = 4096;
   const std::int64_t steps = std::min(kMost, core_.calm_steps());
   if (steps < 1) return;
-  ahead_ = executor_.repeated_ends(steps);
+  ahead_ = executor_.repeated_ends(steps + 1);
   if (ahead_.empty()) return;
+  after_ahead_ = ahead_.back();
+  ahead_.pop_back();
   if (const auto until = core_.calm_until()) {
     const auto first = std::lower_bound(ahead_.begin(), ahead_.end(), *until);
-    if (first != ahead_.end()) ahead_.erase(first + 1, ahead_.end());
+    if (std::distance(first, ahead_.end()) > 1) {
+      after_ahead_ = *(first + 1);
+      ahead_.erase(first + 1, ahead_.end());
+    }
   }
   if (ahead_.size() < 2) return ahead_.clear();
   // They become longer and longer. Nobody looks whether they hang.
@@ -186,6 +193,15 @@ SimulatedSlice::Passed SimulatedSlice::catch_up() {
   }
   ahead_.clear();
   return passed;
+}
+
+Nanos SimulatedSlice::ends_from(Nanos next) const {
+  if (!depends_on_itself_ || next == kNever) return next;
+  const std::int64_t passed = ahead_.empty() ? 0 : std::ssize(ahead_) - 1;
+  // While its thread launches two steps may end of which it hears at once.
+  const Nanos second = ahead_.empty() ? next : after_ahead_;
+  return core_.ends_from({.next = next, .second = second, .passed = passed},
+                         [this](ModelId model) { return executor_.step_least(model); });
 }
 
 std::optional<Nanos> SimulatedSlice::next_event() const {

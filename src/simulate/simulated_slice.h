@@ -56,6 +56,11 @@ class SimulatedSlice {
     std::vector<Nanos> ends;          // at each of these times
   };
   Passed catch_up();
+  // The earliest time at which a request may end, unless something is asked of the slice before;
+  // its next event is at `next`. Until then nothing that it does shows anywhere else. Never sooner
+  // than `next`, and no later where that cannot be told: nothing may go wrong by chance, nor may
+  // others use its link or its memory.
+  Nanos ends_from(Nanos next) const;
 
   engine::EngineCore& core() { return core_; }
   const engine::EngineCore& core() const { return core_; }
@@ -70,12 +75,14 @@ class SimulatedSlice {
 
   const SimulationOptions& options_;
   const Clock& clock_;
+  const bool depends_on_itself_;
   // Null where the device's memory is the home of the weights.
   std::unique_ptr<SimulatedMover> mover_;
   std::unique_ptr<weights::WeightCache> cache_;
   SimulatedExecutor executor_;
   engine::EngineCore core_;
   std::vector<Nanos> ahead_;               // when calm steps end, and the first that is not
+  Nanos after_ahead_;                      // no step behind these ends sooner
   std::vector<Nanos> copies_ahead_;        // when copies end
   std::optional<Nanos> copies_looked_at_;  // those before need not be looked at
 };

@@ -1,0 +1,153 @@
+#include "simulate/fleet_slices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace causeway::simulate {
+
+FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder& recorder)
+    : recorder_(recorder), slices_(static_cast<std::size_t>(most)), due_(most) {}
+
+void FleetSlices::open(std::size_t index, const SimulationOptions& options,
+                       const SimulatedSlice::Shared& shared) {
+  Entry& entry = slices_[index];
+  CAUSEWAY_CHECK(!entry.slice, "a slice is opened twice");
+  entry.clock.set(now_);
+  entry.slice = std::make_unique<SimulatedSlice>(options, entry.clock, shared);
+}
+
+void FleetSlices::close(std::size_t index) {
+  Entry& entry = slices_[index];
+  entry.slice.reset();
+  entry.next = EventTree::kNever;
+  set_due(index);
+}
+
+Nanos FleetSlices::pass(Entry& entry) {
+  const SimulatedSlice::Passed passed = entry.slice->catch_up();
+  recorder_.record_tokens(passed.requests, passed.ends);
+  steps_passed_ += std::ssize(passed.ends);
+  return passed.ends.empty() ? Nanos(0) : passed.ends.back();
+}
+
+void FleetSlices::look_ahead(Entry& entry) {
+  entry.slice->look_ahead();
+  entry.next = entry.slice->next_event().value_or(EventTree::kNever);
+}
+
+void FleetSlices::run(Entry& entry) {
+  entry.clock.set(entry.next);
+  pass(entry);
+  entry.slice->happen();
+  entry.slice->start();
+  for (const request::Output& output : entry.slice->core().take_outputs()) {
+    CAUSEWAY_CHECK(!output.finished, "a request has ended on a slice that was left behind");
+    recorder_.record(output, entry.slice->tells_at());
+  }
+  look_ahead(entry);
+}
+
+bool FleetSlices::make_up(Entry& entry) {
+  while (entry.next < now_) run(entry);
+  for (auto round = std::max(entry.seen + 1, instant_); round < round_; ++round) {
+    if (entry.next == now_) run(entry);
+  }
+  return entry.next == now_ && entry.seen < round_;
+}
+
+bool FleetSlices::make_up_to_now(Entry& entry) {
+  while (entry.next < now_) run(entry);
+  if (entry.next > now_) {
+    entry.clock.set(now_);
+    pass(entry);
+    entry.next = entry.slice->next_event().value_or(EventTree::kNever);
+  }
+  return make_up(entry);
+}
+
+void FleetSlices::begin_round(Nanos now) {
+  ++round_;
+  if (now > now_) instant_ = round_;
+  now_ = now;
+  started_ = false;
+  // Of some it was only known that nothing comes of them before now.
+  std::vector<std::size_t> early;
+  due_.each_due(now, [&](std::int64_t i) {
+    const auto index = static_cast<std::size_t>(i);
+    Entry& entry = slices_[index];
+    if (!make_up(entry)) return early.push_back(index);
+    entry.seen = round_;
+    entry.asked = true;
+    entry.clock.set(now);
+    pass(entry);
+    entry.slice->happen();
+    asked_.push_back(index);
+  });
+  for (const std::size_t index : early) set_due(index);
+}
+
+SimulatedSlice& FleetSlices::ask(std::size_t index) {
+  Entry& entry = slices_[index];
+  if (std::exchange(entry.asked, true)) return *entry.slice;
+  bool due = make_up_to_now(entry);
+  if (due && had_turn(index)) {
+    run(entry);
+    due = false;
+  }
+  entry.seen = round_;
+  entry.clock.set(now_);
+  pass(entry);
+  if (due) entry.slice->happen();
+  if (due && starting_) {
+    turns_.insert(std::upper_bound(turns_.begin(), turns_.end(), index), index);
+  } else {
+    asked_.push_back(index);
+  }
+  return *entry.slice;
+}
+
+void FleetSlices::start(const Told& told) {
+  while (!asked_.empty()) {
+    turns_ = std::exchange(asked_, {});
+    std::sort(turns_.begin(), turns_.end());
+    starting_ = !started_;
+    for (std::size_t i = 0; i < turns_.size(); ++i) {  // it may grow
+      turn_ = turns_[i];
+      Entry& entry = slices_[turn_];
+      entry.asked = false;
+      entry.slice->start();
+      for (const request::Output& output : entry.slice->core().take_outputs()) {
+        recorder_.record(output, entry.slice->tells_at());
+        told(output);
+      }
+      look_ahead(entry);
+      set_due(turn_);
+    }
+    starting_ = false;
+    started_ = true;
+  }
+  started_ = true;
+}
+
+void FleetSlices::set_due(std::size_t index) {
+  const Entry& entry = slices_[index];
+  Nanos due = entry.next;
+  if (entry.slice && entry.keeps_up == 0) due = std::max(due, entry.slice->ends_from(entry.next));
+  due_.set(static_cast<std::int64_t>(index), due);
+}
+
+Nanos FleetSlices::finish(Nanos until) {
+  Nanos last = now_;
+  for (Entry& entry : slices_) {
+    if (!entry.slice) continue;
+    if (make_up_to_now(entry)) run(entry);
+    for (; entry.next <= until; last = std::max(last, entry.clock.now())) run(entry);
+    entry.clock.set(std::max(now_, until + Nanos(1)));
+    last = std::max(last, pass(entry));
+  }
+  return last;
+}
+
+}  // namespace causeway::simulate
