@@ -35,12 +35,19 @@ bool HostLaunches::has_graph(const request::Batch& batch) const {
          steps->second[bucket] == kCaptured && !has_prompts(batch);
 }
 
+bool HostLaunches::is_first(std::int64_t tokens, const model::ModelConfig& config) {
+  const auto rows = static_cast<std::size_t>(tokens);
+  std::vector<bool>& chosen =
+      chosen_[{config.hidden, config.intermediate, config.heads, config.kv_heads, config.head_dim}];
+  if (rows >= chosen.size()) chosen.resize(rows + 1);
+  const bool first = !chosen[rows];
+  chosen[rows] = true;
+  return first;
+}
+
 Nanos HostLaunches::takes(const request::Batch& batch, const ModelShape& shape) {
   if (has_prompts(batch)) {
-    const model::ModelConfig& c = shape.config;
-    const Products products = {
-        std::ssize(batch.tokens), c.hidden, c.intermediate, c.heads, c.kv_heads, c.head_dim};
-    return plain_ + (chosen_.insert(products).second ? choice_ : Nanos(0));
+    return plain_ + (is_first(std::ssize(batch.tokens), shape.config) ? choice_ : Nanos(0));
   }
   const std::size_t bucket = bucket_of(batch);
   if (bucket == buckets_.size()) return plain_;

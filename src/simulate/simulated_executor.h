@@ -117,7 +117,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
                     const SimulatedMover* mover = nullptr);
 
   // A model of WeightSource::kCache is in the mover already, and leaves it after the executor.
-  void add_model(ModelId model, const ModelShape& shape, WeightSource source);
+  void add_model(ModelId model, ModelShape shape, WeightSource source);
   void remove_model(ModelId model);
 
   const Capabilities& capabilities() const override { return capabilities_; }
@@ -233,6 +233,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void end_item();
   void end_resident(Nanos at);
   void end_range(std::size_t index, Nanos at);
+  // Its result is the last that has ended.
   void end_step(Step& step, Nanos at);
   // When the next range may be enqueued, as far as that is known.
   std::optional<Nanos> next_range_at() const;

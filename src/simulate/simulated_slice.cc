@@ -1,6 +1,7 @@
 #include "simulate/simulated_slice.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -108,21 +109,22 @@ Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& wanted) {
                            .step_min = step_min(shape, options_.profile),
                            .seconds_per_token = seconds_per_token(shape, options_.profile)};
   if (!cache_) {
-    executor_.add_model(id, shape, WeightSource::kMemory);
+    executor_.add_model(id, std::move(shape), WeightSource::kMemory);
     CAUSEWAY_TRY(core_.add_model(id, facts));
     return Bytes(0);
   }
   CAUSEWAY_ASSIGN(shape.cached, placed(shape));
   facts.weights = shape.cached;
+  const Bytes streamed = shape.cached.streamed_bytes();
   mover_->add_model(id, shape.cached);
-  executor_.add_model(id, shape, WeightSource::kCache);
+  executor_.add_model(id, std::move(shape), WeightSource::kCache);
   const Status added = core_.add_model(id, facts);
   if (!added.ok()) {
     executor_.remove_model(id);
     mover_->remove_model(id);
     return added.error();
   }
-  return shape.cached.streamed_bytes();
+  return streamed;
 }
 
 Status SimulatedSlice::remove_model(ModelId id) {
