@@ -185,7 +185,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models), options.keep_requests),
-      slices_(slices_max(), recorder_),
+      slices_(slices_max(), recorder_, options.two_threads && options.slice.fast_forward),
       memory_(options.slice.profile.memory_bytes_per_second) {
   if (options.gpu_parts) {
     parts_.emplace(*options.gpu_parts, options.slice);

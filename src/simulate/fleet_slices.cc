@@ -7,8 +7,29 @@
 
 namespace causeway::simulate {
 
-FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder& recorder)
-    : recorder_(recorder), slices_(static_cast<std::size_t>(most)), due_(most) {}
+FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps)
+    : recorder_(recorder), slices_(static_cast<std::size_t>(most)), due_(most) {
+  if (helps) helper_ = std::thread([this] { help(); });
+}
+
+FleetSlices::~FleetSlices() { stop_helping(); }
+
+void FleetSlices::stop_helping() {
+  stops_ = true;
+  if (helper_.joinable()) helper_.join();
+}
+
+void FleetSlices::help() {
+  while (!stops_) {
+    bool any = false;
+    for (Entry& entry : slices_) {
+      if (entry.next.load() >= behind_.load() || !entry.lock.try_lock()) continue;
+      for (; entry.next.load() < behind_.load(); any = true) run(entry);
+      entry.lock.unlock();
+    }
+    if (!any) std::this_thread::yield();
+  }
+}
 
 void FleetSlices::open(std::size_t index, const SimulationOptions& options,
                        const SimulatedSlice::Shared& shared) {
@@ -26,10 +47,11 @@ void FleetSlices::close(std::size_t index) {
 }
 
 Nanos FleetSlices::pass(Entry& entry) {
-  const SimulatedSlice::Passed passed = entry.slice->catch_up();
-  recorder_.record_tokens(passed.requests, passed.ends);
-  steps_passed_ += std::ssize(passed.ends);
-  return passed.ends.empty() ? Nanos(0) : passed.ends.back();
+  SimulatedSlice::Passed passed = entry.slice->catch_up();
+  if (passed.ends.empty()) return Nanos(0);
+  const Nanos last = passed.ends.back();
+  entry.notes.emplace_back(std::move(passed));
+  return last;
 }
 
 void FleetSlices::look_ahead(Entry& entry) {
@@ -38,28 +60,42 @@ void FleetSlices::look_ahead(Entry& entry) {
 }
 
 void FleetSlices::run(Entry& entry) {
-  entry.clock.set(entry.next);
+  entry.clock.set(entry.next.load());
   pass(entry);
   entry.slice->happen();
   entry.slice->start();
-  for (const request::Output& output : entry.slice->core().take_outputs()) {
+  const Nanos tells_at = entry.slice->tells_at();
+  for (request::Output& output : entry.slice->core().take_outputs()) {
     CAUSEWAY_CHECK(!output.finished, "a request has ended on a slice that was left behind");
-    recorder_.record(output, entry.slice->tells_at());
+    entry.notes.emplace_back(std::pair(std::move(output), tells_at));
   }
   look_ahead(entry);
 }
 
-bool FleetSlices::make_up(Entry& entry) {
-  while (entry.next < now_) run(entry);
-  for (auto round = std::max(entry.seen + 1, instant_); round < round_; ++round) {
-    if (entry.next == now_) run(entry);
+void FleetSlices::tell(Entry& entry) {
+  for (const Note& note : entry.notes) {
+    if (const auto* put_out = std::get_if<0>(&note)) {
+      recorder_.record(put_out->first, put_out->second);
+      continue;
+    }
+    const auto& passed = std::get<SimulatedSlice::Passed>(note);
+    recorder_.record_tokens(passed.requests, passed.ends);
+    steps_passed_ += std::ssize(passed.ends);
   }
-  return entry.next == now_ && entry.seen < round_;
+  entry.notes.clear();
+}
+
+bool FleetSlices::make_up(Entry& entry) {
+  while (entry.next.load() < now_) run(entry);
+  for (auto round = std::max(entry.seen + 1, instant_); round < round_; ++round) {
+    if (entry.next.load() == now_) run(entry);
+  }
+  return entry.next.load() == now_ && entry.seen < round_;
 }
 
 bool FleetSlices::make_up_to_now(Entry& entry) {
-  while (entry.next < now_) run(entry);
-  if (entry.next > now_) {
+  while (entry.next.load() < now_) run(entry);
+  if (entry.next.load() > now_) {
     entry.clock.set(now_);
     pass(entry);
     entry.next = entry.slice->next_event().value_or(EventTree::kNever);
@@ -72,25 +108,34 @@ void FleetSlices::begin_round(Nanos now) {
   if (now > now_) instant_ = round_;
   now_ = now;
   started_ = false;
+  behind_ = now;
   // Of some it was only known that nothing comes of them before now.
   std::vector<std::size_t> early;
   due_.each_due(now, [&](std::int64_t i) {
     const auto index = static_cast<std::size_t>(i);
     Entry& entry = slices_[index];
-    if (!make_up(entry)) return early.push_back(index);
-    entry.seen = round_;
-    entry.asked = true;
-    entry.clock.set(now);
-    pass(entry);
-    entry.slice->happen();
-    asked_.push_back(index);
+    entry.lock.lock();
+    const bool due = make_up(entry);
+    if (due) {
+      entry.seen = round_;
+      entry.asked = true;
+      entry.clock.set(now);
+      pass(entry);
+      entry.slice->happen();
+    }
+    tell(entry);
+    (due ? asked_ : early).push_back(index);
   });
-  for (const std::size_t index : early) set_due(index);
+  for (const std::size_t index : early) {
+    set_due(index);
+    slices_[index].lock.unlock();
+  }
 }
 
 SimulatedSlice& FleetSlices::ask(std::size_t index) {
   Entry& entry = slices_[index];
   if (std::exchange(entry.asked, true)) return *entry.slice;
+  entry.lock.lock();
   bool due = make_up_to_now(entry);
   if (due && had_turn(index)) {
     run(entry);
@@ -99,6 +144,7 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
   entry.seen = round_;
   entry.clock.set(now_);
   pass(entry);
+  tell(entry);
   if (due) entry.slice->happen();
   if (due && starting_) {
     turns_.insert(std::upper_bound(turns_.begin(), turns_.end(), index), index);
@@ -124,6 +170,7 @@ void FleetSlices::start(const Told& told) {
       }
       look_ahead(entry);
       set_due(turn_);
+      entry.lock.unlock();
     }
     starting_ = false;
     started_ = true;
@@ -133,19 +180,21 @@ void FleetSlices::start(const Told& told) {
 
 void FleetSlices::set_due(std::size_t index) {
   const Entry& entry = slices_[index];
-  Nanos due = entry.next;
-  if (entry.slice && entry.keeps_up == 0) due = std::max(due, entry.slice->ends_from(entry.next));
+  Nanos due = entry.next.load();
+  if (entry.slice && entry.keeps_up == 0) due = entry.slice->ends_from(due);
   due_.set(static_cast<std::int64_t>(index), due);
 }
 
 Nanos FleetSlices::finish(Nanos until) {
+  stop_helping();
   Nanos last = now_;
   for (Entry& entry : slices_) {
     if (!entry.slice) continue;
     if (make_up_to_now(entry)) run(entry);
-    for (; entry.next <= until; last = std::max(last, entry.clock.now())) run(entry);
+    for (; entry.next.load() <= until; last = std::max(last, entry.clock.now())) run(entry);
     entry.clock.set(std::max(now_, until + Nanos(1)));
     last = std::max(last, pass(entry));
+    tell(entry);
   }
   return last;
 }

@@ -14,11 +14,19 @@
 // then what is asked of them, then each of these starts what it can, by their ids, and once more
 // where that led to more. What is then due at the same instant is the next round's. A slice that
 // was behind makes up for the rounds that it would have been looked at in.
+//
+// A second thread may make up for slices that are behind while the fleet goes on: each has a lock,
+// which is held from when it is looked at until it has started what it can. All that comes of it is
+// told on the caller's thread, so that the report does not depend on who was faster.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -33,7 +41,11 @@ class FleetSlices {
   using Told = std::function<void(const request::Output&)>;
 
   // `most`: slices, of which none is open. The recorder, which is borrowed, is told all outputs.
-  FleetSlices(std::int64_t most, LatencyRecorder& recorder);
+  // `helps`: with a second thread.
+  FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps);
+  ~FleetSlices();
+  FleetSlices(const FleetSlices&) = delete;
+  FleetSlices& operator=(const FleetSlices&) = delete;
   // Options and what is shared are borrowed.
   void open(std::size_t index, const SimulationOptions& options,
             const SimulatedSlice::Shared& shared);
@@ -64,26 +76,51 @@ class FleetSlices {
   std::int64_t steps_passed() const { return steps_passed_; }
 
  private:
+  // Held for microseconds, or by one for which the other would have to do the same work itself.
+  class Lock {
+   public:
+    void lock() {
+      while (!try_lock()) std::this_thread::yield();
+    }
+    bool try_lock() { return !taken_.exchange(true, std::memory_order_acquire); }
+    void unlock() { taken_.store(false, std::memory_order_release); }
+
+   private:
+    std::atomic<bool> taken_{false};
+  };
+
+  // What the recorder is to be told: an output, and when; or steps that were passed.
+  using Note = std::variant<std::pair<request::Output, Nanos>, SimulatedSlice::Passed>;
+
   struct Entry {
+    Lock lock;
     ManualClock clock;
     std::unique_ptr<SimulatedSlice> slice;
-    Nanos next = EventTree::kNever;  // when something happens there
-    std::int64_t seen = 0;           // the last round in which it was looked at
-    bool asked = false;              // since it started what it can
+    // When something happens there. The second thread looks at it without the lock.
+    std::atomic<Nanos> next{EventTree::kNever};
+    std::vector<Note> notes;  // what came of it while it was behind
+    // Of the caller's thread alone.
+    std::int64_t seen = 0;  // the last round in which it was looked at
+    bool asked = false;     // since it started what it can
     int keeps_up = 0;
   };
 
+  // The second thread.
+  void help();
+  void stop_helping();
   // All that a slice does by itself when its next event comes.
-  void run(Entry& entry);
+  static void run(Entry& entry);
+  // Tells the recorder what came of that.
+  void tell(Entry& entry);
   // What has happened before now, and in rounds of this instant before this one. True: something is
   // due in this one.
   bool make_up(Entry& entry);
   // As it is now, also in the middle of what need not be looked at one by one.
   bool make_up_to_now(Entry& entry);
   // What need not be looked at one by one, up to its clock. Answers when the last step ended.
-  Nanos pass(Entry& entry);
+  static Nanos pass(Entry& entry);
   // It has started what it can: looks when it must be looked at again.
-  void look_ahead(Entry& entry);
+  static void look_ahead(Entry& entry);
   void set_due(std::size_t index);
   // Whether it would have started already, had something been due there in this round.
   bool had_turn(std::size_t index) const { return started_ || (starting_ && index < turn_); }
@@ -100,6 +137,9 @@ class FleetSlices {
   bool starting_ = false;           // those that were looked at first
   bool started_ = false;            // and these have
   std::int64_t steps_passed_ = 0;
+  std::atomic<Nanos> behind_{Nanos(0)};  // the second thread makes up for what is before
+  std::atomic<bool> stops_{false};
+  std::thread helper_;
 };
 
 }  // namespace causeway::simulate
