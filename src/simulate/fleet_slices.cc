@@ -4,8 +4,20 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/spin.h"
 
 namespace causeway::simulate {
+namespace {
+
+constexpr Nanos kPatience =
+    millis(1);  // of a thread that waits for the other, before it looks anew
+
+}  // namespace
+
+void FleetSlices::Lock::lock() {
+  while (!spin_until([this] { return try_lock(); }, kPatience)) {
+  }
+}
 
 FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps)
     : recorder_(recorder), slices_(static_cast<std::size_t>(most)), due_(most) {
@@ -20,15 +32,17 @@ void FleetSlices::stop_helping() {
 }
 
 void FleetSlices::help() {
-  while (!stops_) {
-    bool any = false;
-    for (Entry& entry : slices_) {
-      if (entry.next.load() >= behind_.load() || !entry.lock.try_lock()) continue;
-      for (; entry.next.load() < behind_.load(); any = true) run(entry);
-      entry.lock.unlock();
-    }
-    if (!any) std::this_thread::yield();
+  while (!stops_) spin_until([this] { return stops_ || make_up_some(); }, kPatience);
+}
+
+bool FleetSlices::make_up_some() {
+  bool any = false;
+  for (Entry& entry : slices_) {
+    if (entry.next.load() >= behind_.load() || !entry.lock.try_lock()) continue;
+    for (; entry.next.load() < behind_.load(); any = true) run(entry);
+    entry.lock.unlock();
   }
+  return any;
 }
 
 void FleetSlices::open(std::size_t index, const SimulationOptions& options,
@@ -60,9 +74,11 @@ void FleetSlices::look_ahead(Entry& entry) {
 }
 
 void FleetSlices::run(Entry& entry) {
-  entry.clock.set(entry.next.load());
-  pass(entry);
-  entry.slice->happen();
+  if (!std::exchange(entry.starts, false)) {
+    entry.clock.set(entry.next.load());
+    pass(entry);
+    entry.slice->happen();
+  }
   entry.slice->start();
   const Nanos tells_at = entry.slice->tells_at();
   for (request::Output& output : entry.slice->core().take_outputs()) {
@@ -86,7 +102,7 @@ void FleetSlices::tell(Entry& entry) {
 }
 
 bool FleetSlices::make_up(Entry& entry) {
-  while (entry.next.load() < now_) run(entry);
+  while (entry.starts || entry.next.load() < now_) run(entry);
   for (auto round = std::max(entry.seen + 1, instant_); round < round_; ++round) {
     if (entry.next.load() == now_) run(entry);
   }
@@ -94,7 +110,7 @@ bool FleetSlices::make_up(Entry& entry) {
 }
 
 bool FleetSlices::make_up_to_now(Entry& entry) {
-  while (entry.next.load() < now_) run(entry);
+  while (entry.starts || entry.next.load() < now_) run(entry);
   if (entry.next.load() > now_) {
     entry.clock.set(now_);
     pass(entry);
@@ -118,7 +134,7 @@ void FleetSlices::begin_round(Nanos now) {
     const bool due = make_up(entry);
     if (due) {
       entry.seen = round_;
-      entry.asked = true;
+      entry.asked = entry.happened = true;
       entry.clock.set(now);
       pass(entry);
       entry.slice->happen();
@@ -145,6 +161,7 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
   entry.clock.set(now_);
   pass(entry);
   tell(entry);
+  entry.happened = due;
   if (due) entry.slice->happen();
   if (due && starting_) {
     turns_.insert(std::upper_bound(turns_.begin(), turns_.end(), index), index);
@@ -161,16 +178,7 @@ void FleetSlices::start(const Told& told) {
     starting_ = !started_;
     for (std::size_t i = 0; i < turns_.size(); ++i) {  // it may grow
       turn_ = turns_[i];
-      Entry& entry = slices_[turn_];
-      entry.asked = false;
-      entry.slice->start();
-      for (const request::Output& output : entry.slice->core().take_outputs()) {
-        recorder_.record(output, entry.slice->tells_at());
-        told(output);
-      }
-      look_ahead(entry);
-      set_due(turn_);
-      entry.lock.unlock();
+      start_one(turn_, told);
     }
     starting_ = false;
     started_ = true;
@@ -178,10 +186,32 @@ void FleetSlices::start(const Told& told) {
   started_ = true;
 }
 
+void FleetSlices::start_one(std::size_t index, const Told& told) {
+  Entry& entry = slices_[index];
+  entry.asked = false;
+  std::vector<request::Output> outputs;
+  if (!entry.happened && entry.keeps_up == 0 && entry.slice->depends_on_itself()) {
+    // Nothing of it shows before some step has ended: that can be made up for.
+    entry.starts = true;
+    entry.next = now_;
+  } else {
+    entry.slice->start();
+    outputs = entry.slice->core().take_outputs();
+    for (const request::Output& output : outputs) {
+      recorder_.record(output, entry.slice->tells_at());
+    }
+    look_ahead(entry);
+  }
+  set_due(index);
+  entry.lock.unlock();
+  for (const request::Output& output : outputs) told(output);
+}
+
 void FleetSlices::set_due(std::size_t index) {
   const Entry& entry = slices_[index];
   Nanos due = entry.next.load();
   if (entry.slice && entry.keeps_up == 0) due = entry.slice->ends_from(due);
+  if (entry.starts) due = std::max(due, now_ + Nanos(1));
   due_.set(static_cast<std::int64_t>(index), due);
 }
 

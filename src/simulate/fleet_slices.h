@@ -79,9 +79,7 @@ class FleetSlices {
   // Held for microseconds, or by one for which the other would have to do the same work itself.
   class Lock {
    public:
-    void lock() {
-      while (!try_lock()) std::this_thread::yield();
-    }
+    void lock();
     bool try_lock() { return !taken_.exchange(true, std::memory_order_acquire); }
     void unlock() { taken_.store(false, std::memory_order_release); }
 
@@ -99,14 +97,17 @@ class FleetSlices {
     // When something happens there. The second thread looks at it without the lock.
     std::atomic<Nanos> next{EventTree::kNever};
     std::vector<Note> notes;  // what came of it while it was behind
+    bool starts = false;      // what it can, when it was asked last, is to be made up for first
     // Of the caller's thread alone.
     std::int64_t seen = 0;  // the last round in which it was looked at
     bool asked = false;     // since it started what it can
+    bool happened = false;  // something did, then
     int keeps_up = 0;
   };
 
   // The second thread.
   void help();
+  bool make_up_some();
   void stop_helping();
   // All that a slice does by itself when its next event comes.
   static void run(Entry& entry);
@@ -122,6 +123,7 @@ class FleetSlices {
   // It has started what it can: looks when it must be looked at again.
   static void look_ahead(Entry& entry);
   void set_due(std::size_t index);
+  void start_one(std::size_t index, const Told& told);
   // Whether it would have started already, had something been due there in this round.
   bool had_turn(std::size_t index) const { return started_ || (starting_ && index < turn_); }
 

@@ -56,10 +56,11 @@ class SimulatedSlice {
     std::vector<Nanos> ends;          // at each of these times
   };
   Passed catch_up();
+  // Nothing goes wrong by chance, and no others use its link or its memory: with the fast-forward.
+  bool depends_on_itself() const { return depends_on_itself_; }
   // The earliest time at which a request may end, unless something is asked of the slice before;
   // its next event is at `next`. Until then nothing that it does shows anywhere else. Never sooner
-  // than `next`, and no later where that cannot be told: nothing may go wrong by chance, nor may
-  // others use its link or its memory.
+  // than `next`, and no later unless it depends on itself.
   Nanos ends_from(Nanos next) const;
 
   engine::EngineCore& core() { return core_; }
