@@ -87,6 +87,7 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.kept += report.kept;
     sum.drops += report.drops;
     sum.ended_late += report.ended_late;
+    sum.given_back += report.given_back;
     sum.stalls += report.stalls;
     sum.counters.routed += report.counters.routed;
     sum.counters.resumed += report.counters.resumed;
@@ -99,6 +100,8 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
     sum.counters.moves += report.counters.moves;
     sum.counters.resizes += report.counters.resizes;
     sum.counters.withdrawn += report.counters.withdrawn;
+    sum.counters.migrations += report.counters.migrations;
+    sum.counters.migrated += report.counters.migrated;
     sum.opened_none += report.opened_none;
     add_asks(report, sum);
     add_losses(report, sum);
@@ -114,7 +117,8 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
             << " requests that went on, " << sum.ended_late << " that had ended, " << sum.stalls
             << " stalls, slices changed " << sum.counters.resizes << " times ("
             << sum.counters.withdrawn << " requests withdrawn, " << sum.opened_none
-            << " times none opened)\n";
+            << " times none opened), " << sum.counters.migrations << " migrations ("
+            << sum.counters.migrated << " requests, " << sum.given_back << " given back)\n";
   if (only != 0) return;
   // A checker that never sees the hard cases proves nothing.
   EXPECT_GT(sum.counters.routed, 5 * kHistories);
@@ -134,6 +138,8 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   EXPECT_GT(sum.counters.resizes, kHistories / 4);
   EXPECT_GT(sum.counters.withdrawn, kHistories / 10);
   EXPECT_GT(sum.opened_none, kHistories / 100);
+  EXPECT_GT(sum.counters.migrations, kHistories / 100);
+  EXPECT_GT(sum.counters.migrated, kHistories / 100);
   expect_asks(sum, kHistories);
   expect_losses(sum, kHistories);
 }

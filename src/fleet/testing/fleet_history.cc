@@ -39,7 +39,8 @@ class History {
     std::int64_t routed = 0;
     bool cancelled = false;      // while it ran
     Nanos lost_at = Nanos(-1);   // its slice; negative: it runs, or never did
-    std::int64_t withdrawn = 0;  // from slices that were closed
+    bool given_back = false;     // its slice was told to
+    std::int64_t withdrawn = 0;  // from slices that were closed, or gave it back
     std::int64_t struck = 0;     // in a step of slices that were lost
     std::int64_t waited = 0;     // in those that were lost
     bool loads = false;          // asks for the model alone
@@ -69,6 +70,7 @@ class History {
   void stall();
   void resize();
   void open_others();
+  void give_back();
   void end_late(const std::vector<RequestId>& routed);
   void pass_time();
   Event answer_to(const Action& task);
@@ -77,6 +79,7 @@ class History {
 
   void apply(const Route& route);
   void apply(const CancelOn& cancel);
+  void apply(const Withdraw& withdraw);
   void apply(const Refuse& refuse);
   void apply(const Answered& answered);
   void apply(const LoadFailed& failed) {
@@ -148,8 +151,10 @@ class History {
 };
 
 void History::start() {
-  const std::int64_t models = random_.between(1, 8), slices = random_.between(1, 4);
-  const bool limits = random_.chance(0.7), moves = random_.chance(0.4);
+  const bool limits = random_.chance(0.7), moves = random_.chance(0.5);
+  const bool migrates = moves && random_.chance(0.3);
+  const std::int64_t models = random_.between(1, 8);
+  const std::int64_t slices = migrates ? random_.between(2, 4) : random_.between(1, 4);
   Bytes most, all;
   for (std::int64_t i = 0; i < models; ++i) {
     spec_.models.push_back(new_model(i));
@@ -179,7 +184,8 @@ void History::start() {
               .seed = random_.bits()};
   resizes_ = random_.chance(0.5);
   if (random_.chance(0.6)) options_.drain_after = millis(random_.between(0, 1000));
-  const auto kind = static_cast<PlacementKind>(random_.below(5));
+  const auto kind =
+      migrates ? PlacementKind::kLocality : static_cast<PlacementKind>(random_.below(5));
   auto policy =
       kind == PlacementKind::kBandwidth ? make_compared_placement() : make_placement(kind);
   core_ = std::make_unique<FleetCore>(spec_, options_, std::move(policy));
@@ -228,7 +234,7 @@ void History::happen() {
   const double dice = random_.uniform();
   if (dice < 0.35) return arrive();
   if (dice < 0.42) return cancel();
-  if (dice < 0.62) return end_one();
+  if (dice < 0.62) return random_.chance(0.5) ? end_one() : give_back();
   if (dice < 0.87) return answer_one();
   if (dice < 0.90) return lose_or_return();
   if (dice < 0.91) return stall();
@@ -412,6 +418,23 @@ void History::end_one() {
   requests_.erase(id);
   ended_.insert(id);
   tell(RequestEnded{id});
+}
+
+// One that was to be given back, if there is any; else one ends.
+void History::give_back() {
+  std::vector<RequestId> told;
+  for (const auto& [id, asked] : requests_) {
+    if (asked.slice.valid() && asked.given_back) told.push_back(id);
+  }
+  if (told.empty()) return end_one();
+  const RequestId id = told[static_cast<std::size_t>(random_.below(std::ssize(told)))];
+  Asked& asked = requests_.at(id);
+  asked.slice = {};
+  asked.lost_at = now_;
+  asked.withdrawn += 1;
+  asked.given_back = false;
+  report_.given_back += 1;
+  tell(RequestWithdrawn{id});
 }
 
 void History::answer_one() {
@@ -633,6 +656,7 @@ void History::apply(const Route& route) {
   if (closing_.contains(route.slice)) fail("a request is routed to a slice that is to be closed");
   at->second.slice = route.slice;
   at->second.lost_at = Nanos(-1);
+  at->second.given_back = false;
 }
 
 void History::apply(const CancelOn& cancel) {
@@ -640,6 +664,15 @@ void History::apply(const CancelOn& cancel) {
   if (at == requests_.end() || at->second.slice != cancel.slice) {
     fail("a request is cancelled where it is not");
   }
+}
+
+void History::apply(const Withdraw& withdraw) {
+  const auto at = requests_.find(withdraw.request);
+  if (at == requests_.end() || at->second.slice != withdraw.slice) {
+    return fail("a request is taken back where it is not");
+  }
+  if (at->second.cancelled) fail("a request is taken back that was cancelled");
+  if (std::exchange(at->second.given_back, true)) fail("a request is taken back twice");
 }
 
 void History::apply(const Refuse& refuse) {
@@ -772,7 +805,7 @@ void History::settle() {
                                                 !closing_.empty() || !asks_.empty() || rereads_);
        ++i) {
     if (i > bound) return fail("requests do not end: " + state());
-    end_one();
+    give_back();
     if (returns) all_return();
     answer_one();
     if (const auto wakeup = core_->next_wakeup()) {
