@@ -322,6 +322,7 @@ void FleetCore::State::route(Model& model, RequestId request) {
   }
   CAUSEWAY_DCHECK(!asked.slice.valid(), "one slice at a time has a request");
   asked.slice = model.slice;
+  asked.withdrawn = false;
   Slice& slice = slice_of(model.slice);
   if (slice.running++ == 0) slice.since = now;
   model.running += 1;

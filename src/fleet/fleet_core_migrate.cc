@@ -9,8 +9,8 @@
 
 namespace causeway::fleet {
 
-// No effect on one that cannot go now: it comes itself, or the loader has other things to do than to
-// attach it there.
+// No effect on one that cannot go now: it comes itself, or the loader has other things to do than
+// to attach it there.
 void FleetCore::State::migrate(const Migration& migration) {
   Model& model = model_of(migration.model);
   if (model.phase != ModelPhase::kReady || model.running == 0) return;
@@ -24,10 +24,14 @@ void FleetCore::State::migrate(const Migration& migration) {
   counters.migrations += 1;
   std::vector<RequestId> runs;
   for (const auto& [id, asked] : requests) {
-    if (asked.model == model.id && asked.slice.valid() && !asked.cancelled) runs.push_back(id);
+    const bool stays = asked.cancelled || asked.withdrawn || !asked.slice.valid();
+    if (asked.model == model.id && !stays) runs.push_back(id);
   }
   std::sort(runs.begin(), runs.end());
-  for (const RequestId id : runs) actions.emplace_back(Withdraw{id, model.slice});
+  for (const RequestId id : runs) {
+    requests.at(id).withdrawn = true;
+    actions.emplace_back(Withdraw{id, model.slice});
+  }
 }
 
 void FleetCore::State::on(const RequestWithdrawn& event) {

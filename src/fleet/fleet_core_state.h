@@ -82,6 +82,7 @@ class FleetCore::State {
     std::int64_t resumes = 0;  // after losses of slices in a step of which it was
     bool again = false;        // it was routed before
     bool cancelled = false;
+    bool withdrawn = false;  // its slice was told to give it back
     bool loads = false;  // it asks for the model alone: answered instead of routed
   };
   // An ask whose models leave.

@@ -138,7 +138,8 @@ TEST_F(RoutedRequestsTest, WhatEndsBeforeItIsGivenBackHasEnded) {
 }
 
 // Slices that say the tokens 0, 1, 2 … from where they begin, whose outputs are under way for a
-// while, also beyond their loss, and that give it back: the client sees each token once, in order, and one end.
+// while, also beyond their loss, and that give it back: the client sees each token once, in order,
+// and one end.
 TEST(RoutedRequestsHistory, NoTokenIsDeliveredTwiceOrLost) {
   std::int64_t given = 0;
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
