@@ -59,15 +59,22 @@ bool FleetCore::State::finish_migrations() {
     if (model.phase != ModelPhase::kMigrating) continue;
     // planted bug: it goes before its slice has given all back
     if (model.running > 0 && !CAUSEWAY_PLANTED(51)) continue;
-    const SliceId to = std::exchange(model.to, {});
+    any = true;
+    const SliceId to = model.to;
+    const bool attached = model.there.contains(to);
+    // While slices change the loader is kept for that.
+    if (!attached && resizing) {
+      stay(model);
+      continue;
+    }
+    model.to = {};
     model.last = model.slice;
-    if (model.there.contains(to)) {
+    if (attached) {
       serve_on(model, to);
     } else {
       enter(model, ModelPhase::kPlaced);
       model.slice = to;
     }
-    any = true;
   }
   return any;
 }
