@@ -16,8 +16,9 @@ void FleetCore::State::migrate(const Migration& migration) {
   if (model.phase != ModelPhase::kReady || model.running == 0) return;
   CAUSEWAY_DCHECK(migration.to.valid() && migration.to != model.slice,
                   "a model migrates to another slice");
-  const bool later = stalled || resizing || loads_under_way >= options.loads_max;
-  if (!slice_of(migration.to).takes()) return;
+  // While the loader is stalled nothing is held.
+  if (stalled || !slice_of(migration.to).takes()) return;
+  const bool later = resizing || loads_under_way >= options.loads_max;
   if (later && !model.there.contains(migration.to)) return;
   enter(model, ModelPhase::kMigrating);
   model.to = migration.to;
@@ -86,11 +87,11 @@ void FleetCore::State::stay(Model& model) {
   serve_on(model, model.slice);
 }
 
-// All that go to a slice that is lost, or closes; invalid: all that would have to be attached.
+// All that go to a slice that is lost, or closes; invalid: all.
 void FleetCore::State::stay_all(SliceId to) {
   for (Model* model : in_motion()) {
     if (model->phase != ModelPhase::kMigrating) continue;
-    if (to.valid() ? model->to == to : !model->there.contains(model->to)) stay(*model);
+    if (!to.valid() || model->to == to) stay(*model);
   }
 }
 
