@@ -197,14 +197,12 @@ void FleetSlices::start_one(std::size_t index, const Told& told) {
   } else {
     entry.slice->start();
     outputs = entry.slice->core().take_outputs();
-    for (const request::Output& output : outputs) {
-      recorder_.record(output, entry.slice->tells_at());
-    }
     look_ahead(entry);
   }
+  const Nanos at = entry.slice->tells_at();
   set_due(index);
   entry.lock.unlock();
-  for (const request::Output& output : outputs) told(output);
+  for (request::Output& output : outputs) told(output, at);
 }
 
 void FleetSlices::set_due(std::size_t index) {

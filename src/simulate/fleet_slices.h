@@ -38,9 +38,10 @@ namespace causeway::simulate {
 
 class FleetSlices {
  public:
-  using Told = std::function<void(const request::Output&)>;
+  using Told = std::function<void(request::Output&, Nanos at)>;
 
-  // `most`: slices, of which none is open. The recorder, which is borrowed, is told all outputs.
+  // `most`: slices, of which none is open. The recorder, which is borrowed, is told what slices put
+  // out while they are behind.
   // `helps`: with a second thread.
   FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps);
   ~FleetSlices();
@@ -59,8 +60,8 @@ class FleetSlices {
   SimulatedSlice& ask(std::size_t index);
   // Something happened on it in this round, or was asked.
   bool looked_at(std::size_t index) const { return slices_[index].seen == round_; }
-  // Those that were looked at start what they can. `told` is told of what they put out, and may
-  // ask.
+  // Those that were looked at start what they can. `told` is told of what they put out, and when it
+  // is heard; it may ask.
   void start(const Told& told);
   // From when it is asked next it is looked at whenever something happens there, until may_lag()
   // was called as often.

@@ -31,7 +31,7 @@ void SimulatedMover::add_model(ModelId id, const weights::CachedModel& cached) {
   model.cached = cached;
   model.copies.resize(cached.groups.size());
   model.committed.resize(extents);
-  if (cached.streams()) {
+  if (cached.stream) {
     model.ring_layout.emplace(*cached.stream, options_.extent);
     model.consumed = std::make_unique<SimulatedSemaphore>(clock_);
     model.streamed.resize(cached.stream->groups.size());
