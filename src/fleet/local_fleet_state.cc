@@ -212,7 +212,7 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
              (refuse != nullptr && refuse->request == id);
     });
     if (own == actions.end()) {
-      held_.emplace(id, std::move(request));
+      held_.emplace(id, Held{std::move(request), clock_.now()});
     } else {
       if (const auto* refuse = std::get_if<Refuse>(&*own)) taken = refuse->error;
       if (const auto* route = std::get_if<Route>(&*own)) routed = route->slice;
@@ -381,7 +381,8 @@ void LocalFleet::State::route(const Route& route, Outputs& outputs) {
   CAUSEWAY_CHECK(!again || resumes_, "a request is routed whose body is not here");
   std::optional<request::Request> request;
   if (!again) {
-    request = std::move(body.mapped());
+    request = std::move(body.mapped().request);
+    request->held = clock_.now() - body.mapped().since;
   } else {
     request = routed_.again(route.request, slice(route.slice));
   }
@@ -412,9 +413,10 @@ Status LocalFleet::State::give(SliceId to, request::Request request, bool again)
 // One that had ended before its slice was lost, of which the core has not heard yet, has had its
 // end.
 void LocalFleet::State::refuse(const Refuse& refuse, Outputs& outputs) {
-  const bool held = held_.erase(refuse.request) > 0;
-  if (!held && resumes_ && !routed_.forget(refuse.request)) return;
+  const auto held = held_.extract(refuse.request);
+  if (held.empty() && resumes_ && !routed_.forget(refuse.request)) return;
   outputs.push_back(ended(refuse.request, refuse.reason, refuse.error));
+  if (!held.empty()) outputs.back().held = clock_.now() - held.mapped().since;
 }
 
 // Once: how many did not fit when all that did were there.

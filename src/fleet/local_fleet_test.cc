@@ -326,6 +326,24 @@ TEST_F(LocalFleetTest, RequestsWaitForTheirModel) {
   EXPECT_EQ(fleet_->status(ModelId(1)).state, ModelState::kUnloaded) << "only what is asked for";
 }
 
+TEST_F(LocalFleetTest, OutputsTellHowLongTheyWereHeld) {
+  start(/*load_ahead=*/false);
+  ASSERT_TRUE(fleet_->submit(ask(1)).ok());
+  ASSERT_TRUE(home_.wait_for_attempts(1));
+  const Nanos began = clock_.now();
+  while (clock_.now() < began + millis(30)) std::this_thread::yield();
+  home_.open();
+  const request::Output output = collected_.wait(RequestId(1));
+  EXPECT_GE(output.held, millis(30));
+  EXPECT_LE(output.held, output.queued);
+  EXPECT_EQ(served(2, 0).held, Nanos(0)) << "its model was there";
+  home_.shut();
+  ASSERT_TRUE(fleet_->submit(ask(3, 1)).ok());
+  ASSERT_TRUE(home_.wait_for_attempts(2));
+  home_.open("a broken file");
+  EXPECT_GT(collected_.wait(RequestId(3)).held, Nanos(0)) << "until its end";
+}
+
 TEST_F(LocalFleetTest, FailedLoadEndsItsRequestsAndMayBeTriedAgain) {
   start(/*load_ahead=*/false);
   ASSERT_TRUE(fleet_->submit(ask(1)).ok());

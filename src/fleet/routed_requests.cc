@@ -92,9 +92,13 @@ bool RoutedRequests::pass(request::Output& output) {
   if (entry.queued < Nanos(0)) {
     entry.queued = output.queued;
     entry.cached = output.cached_prompt;
+    entry.held = output.held;
+    entry.weights = output.weights;
   }
   output.queued = entry.queued;
   output.cached_prompt = entry.cached;
+  output.held = entry.held;
+  output.weights = entry.weights;
   output.preemptions = entry.preemptions = entry.preemptions_before + output.preemptions;
   if (!output.finished) return true;
   if (answers_.size() < kAnswersMax) {

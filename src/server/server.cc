@@ -70,6 +70,7 @@ class Server::Impl final : public engine::OutputSink {
   Status listen();
   Status listen(const std::string& host, std::uint16_t port, Listener& out);
   Status start_threads();
+  Status start_traces();
   asio::awaitable<void> accept(Listener& listener);
   bool is_full(Door door);
   void admit(Worker& worker, tcp::socket socket, Door door);
@@ -80,6 +81,7 @@ class Server::Impl final : public engine::OutputSink {
   ServerOptions options_;
   ServerContext context_;
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<TraceExporter> traces_;
   std::unique_ptr<asio::thread_pool> pool_;
   std::vector<std::unique_ptr<Worker>> workers_;
   Listener listener_;
@@ -128,6 +130,7 @@ Status Server::Impl::listen(const std::string& host, std::uint16_t port, Listene
 Status Server::Impl::start(fleet::Fleet& fleet) {
   CAUSEWAY_CHECK(threads_.empty(), "Server::start is for once");
   CAUSEWAY_TRY(listen());
+  CAUSEWAY_TRY(start_traces());
   metrics_ = std::make_unique<Metrics>(fleet);
   context_.fleet = &fleet;
   context_.compiler =
@@ -139,6 +142,20 @@ Status Server::Impl::start(fleet::Fleet& fleet) {
   Status started = start_threads();
   if (!started.ok()) stop();
   return started;
+}
+
+Status Server::Impl::start_traces() {
+  if (!options_.traces) return {};
+  const TraceOptions& with = *options_.traces;
+  auto started = TraceExporter::start(
+      with, {.version = options_.version, .instance = hex_of(make_span_id(with.seed, 0))});
+  if (!started.ok()) {
+    listener_ = {};
+    return started.error();
+  }
+  traces_ = std::move(started).value();
+  context_.traces = traces_.get();
+  return {};
 }
 
 Status Server::Impl::start_threads() {
@@ -244,6 +261,7 @@ void Server::Impl::stop() {
   for (auto& worker : workers_) worker->destroy();
   threads_.clear();
   context_.fleet = nullptr;
+  if (traces_) traces_->stop();
 }
 
 Server::Server(ServerOptions options, const Clock& clock)

@@ -15,6 +15,7 @@
 #include "grammar/compiler.h"
 #include "server/http/worker.h"
 #include "server/server.h"
+#include "server/tracing/trace_exporter.h"
 
 namespace causeway::server {
 
@@ -28,6 +29,7 @@ struct ServerContext {
   const Clock& clock;
   fleet::Fleet* fleet = nullptr;  // from start() to stop()
   Metrics* metrics = nullptr;
+  TraceExporter* traces = nullptr;              // null: none are sent
   asio::thread_pool* pool = nullptr;            // prepares requests
   std::unique_ptr<grammar::Compiler> compiler;  // from start() to stop(), with the workers
   std::atomic<bool> draining{false};

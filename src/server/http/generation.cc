@@ -10,20 +10,11 @@
 #include "server/http/answer_head.h"
 #include "server/http/choice_run.h"
 #include "server/http/form.h"
+#include "server/http/generation_trace.h"
 #include "server/http/stream.h"
 
 namespace causeway::server {
 namespace {
-
-std::string hex_id(std::uint64_t bits) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out(16, '0');
-  for (char& digit : out) {
-    digit = kHex[bits >> 60];
-    bits <<= 4;
-  }
-  return out;
-}
 
 Endpoint endpoint_of(Route route) {
   if (route == Route::kEmbeddings) return Endpoint::kEmbeddings;
@@ -43,7 +34,8 @@ class Generation {
         arrival_(arrival),
         counted_(context_, &ServerContext::generations),
         stream_(connection, context_.options.limits.queued_tokens_max),
-        form_(connection) {}
+        form_(connection),
+        trace_(context_, incoming_, arrival) {}
   ~Generation() { cancel_rest(); }
 
   asio::awaitable<bool> run(std::string body);
@@ -80,6 +72,7 @@ class Generation {
   Counted counted_;
   Stream stream_;
   Form form_;
+  GenerationTrace trace_;
   GenerationRequest asked_;
   Prepared prepared_;
   MaybeError failure_;
@@ -113,7 +106,9 @@ asio::awaitable<bool> Generation::run(std::string body) {
   } else {
     more = co_await answer_whole();
   }
+  if (!failure_ && open_runs_ > 0) failure_ = client_closed();
   cancel_rest();
+  trace_.end(runs_, usage(), failure_, begun_);
   more = more && !connection_.peer_gone();
   co_await connection_.unwatch();
   co_return more;
@@ -145,7 +140,7 @@ void Generation::prepare_now(const std::string& body) {
 void Generation::begin_runs() {
   AnswerWriter::Head head;
   head.endpoint = asked_.endpoint;
-  head.id = hex_id(context_.draw());
+  head.id = hex_of(context_.draw());
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
   head.logprobs = asked_.top_logprobs >= 0;
@@ -158,6 +153,7 @@ void Generation::begin_runs() {
   if (asked_.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
+  trace_.asked(prepared_, head.id);
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
   runs_.reserve(prepared_.requests.size());
   if (asked_.endpoint == Endpoint::kEmbeddings) embeddings_.resize(prepared_.requests.size());
@@ -181,6 +177,7 @@ void Generation::submit() {
       return;
     }
     runs_[submitted_].open = true;
+    runs_[submitted_].submitted = connection_.now();
     ++open_runs_;
   }
 }

@@ -87,6 +87,22 @@ MaybeError examine_expect(const Parser& parser, Incoming& out) {
   return {};
 }
 
+// A caller of two traces is of none.
+std::optional<TraceContext> trace_of(const Parser& parser) {
+  const auto [first, end] = parser.get().equal_range("traceparent");
+  if (first == end || std::next(first) != end) return {};
+  auto context = parse_traceparent({first->value().data(), first->value().size()});
+  if (!context) return {};
+  std::string state;
+  const auto [first_state, end_state] = parser.get().equal_range("tracestate");
+  for (auto at = first_state; at != end_state; ++at) {
+    if (!state.empty()) state += ',';
+    state.append(at->value().data(), at->value().size());
+  }
+  context->state = passable_trace_state(state);
+  return context;
+}
+
 // Beast takes a body as chunked when the last coding is, and as absent when the last is unknown. A
 // proxy before this server may see it otherwise, and what one takes for a body would be the other's
 // next request: nothing but plain chunked is let through, and the connection ends.
@@ -123,6 +139,7 @@ MaybeError examine(const Parser& parser, const ServerOptions& options, Door door
     return with_status(415, "bodies with a Content-Encoding are not supported");
   }
   if (auto error = examine_expect(parser, out)) return error;
+  if (options.traces) out.trace = trace_of(parser);
   return examine_slo(parser, out.slo);
 }
 

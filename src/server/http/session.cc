@@ -21,7 +21,10 @@ namespace {
 asio::awaitable<bool> answer_metrics(Connection& connection, Incoming incoming) {
   ServerContext& context = connection.context();
   std::string body;
-  auto collect = [&context, &body] { body = context.metrics->exposition(*context.fleet); };
+  auto collect = [&context, &body] {
+    if (context.traces != nullptr) context.metrics->traces(context.traces->counts());
+    body = context.metrics->exposition(*context.fleet);
+  };
   co_await offload(*context.pool, connection.worker(), collect);
   const bool more = co_await respond(connection, std::move(incoming), std::move(body),
                                      "text/plain; version=0.0.4; charset=utf-8");

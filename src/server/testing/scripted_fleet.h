@@ -34,7 +34,9 @@ struct Script {
   std::vector<float> embedding = {};              // goes with the last output
   std::int64_t cached = 0;
   Nanos queued{-1};
-  std::optional<request::ModelSwitch> switched;  // goes with the first output
+  Nanos held_for, weights;
+  std::vector<request::RotationTimes> rotations = {};  // go with the last output
+  std::optional<request::ModelSwitch> switched;        // goes with the first output
 };
 
 // A script that says `text`, a token a byte.
