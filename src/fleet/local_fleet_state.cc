@@ -179,6 +179,8 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
   }
   status.requests_waiting = of_core.held;
   status.last_error = of_core.last_error;
+  status.loads_failed = of_core.loads_failed;
+  if (load_percent_ && load_percent_->first == model) status.load_percent = load_percent_->second;
   status.pinned = of_core.pinned;
   status.attached = of_core.attached;
   for (const FleetSlice* slice : slices_) {
@@ -488,6 +490,7 @@ void LocalFleet::State::run_loader() {
     const Action task = std::move(tasks_.front());
     tasks_.pop_front();
     loading_ = true;
+    load_percent_.reset();
     stall_told_ = false;
     task_ = in_words(task);
     alive_ = clock_.now().count;
@@ -502,6 +505,7 @@ void LocalFleet::State::run_loader() {
     outputs = joined(std::move(outputs), tell(event));
     outputs = joined(std::move(outputs), want_found(found));
     loading_ = false;
+    load_percent_.reset();
     changed_.notify_all();
     lock.unlock();
     deliver(std::move(outputs));
@@ -589,8 +593,10 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
   }
   const bool brings = !slot.home;
   if (brings) {
-    CAUSEWAY_TRY(guarded(
-        [&] { return home_.load(*model.entry, model.source, [this] { return is_cancelled(); }); }));
+    const LoadWatch watch{
+        .cancelled = [this] { return is_cancelled(); },
+        .progress = [this, id = load.model](int percent) { note_progress(id, percent); }};
+    CAUSEWAY_TRY(guarded([&] { return home_.load(*model.entry, model.source, watch); }));
     slot.home = true;
   }
   const auto attached =
@@ -607,6 +613,11 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
   // Unless the slice was lost since then, and what was attached with it.
   if (losses_now == losses) slot.attached[load.slice] = *attached;
   return attached->streamed;
+}
+
+void LocalFleet::State::note_progress(ModelId model, int percent) {
+  const std::scoped_lock lock(mutex_);
+  load_percent_ = {model, std::clamp(percent, 0, 100)};
 }
 
 // Whoever asks is alive.

@@ -439,6 +439,11 @@ class Serve final : public Command {
                    "key that must be sent there, as a bearer token; may be repeated")
         .one_value()
         .group("Admin");
+    app.add_flag(
+           "--allow-keep-alive", set_.server.limits.api.keep_alive,
+           "requests may say Ollama's keep_alive, which has their model unloaded after them, or "
+           "pinned; they send the key of --admin-key as header x-admin-key")
+        .group("Admin");
   }
 
   void declare_tracing() {
@@ -471,6 +476,9 @@ class Serve final : public Command {
 
   Status finish_admin() {
     if (set_.admin_port < 0) {
+      if (set_.server.limits.api.keep_alive) {
+        return invalid_argument("--allow-keep-alive is of no use without --admin-port");
+      }
       if (set_.admin.keys.empty()) return {};
       return invalid_argument("--admin-key is of no use without --admin-port");
     }

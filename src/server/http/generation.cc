@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "server/api/admin_body.h"
 #include "server/api/answer_writer.h"
 #include "server/api/embeddings.h"
 #include "server/api/prepare.h"
@@ -21,6 +22,16 @@ Endpoint endpoint_of(Route route) {
   return route == Route::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
 }
 
+ApiError may_not_keep() {
+  ApiError error = unauthorised();
+  error.message =
+      "`keep_alive` changes what is loaded: send a key for administration as header x-admin-key, "
+      "or "
+      "where there is none, ask from this machine";
+  error.param = "keep_alive";
+  return error;
+}
+
 // Of one request with thousands of inputs, so that it does not fill the queue.
 constexpr std::size_t kEmbeddedAtOnce = 16;
 
@@ -36,7 +47,10 @@ class Generation {
         stream_(connection, context_.options.limits.queued_tokens_max),
         form_(connection),
         trace_(context_, incoming_, arrival) {}
-  ~Generation() { cancel_rest(); }
+  ~Generation() {
+    cancel_rest();
+    if (kept_) context_.kept.end(prepared_.model->id, asked_.keep_alive, connection_.now());
+  }
 
   asio::awaitable<bool> run(std::string body);
 
@@ -46,6 +60,8 @@ class Generation {
   void begin_runs();
   // As many as may be open at a time.
   void submit();
+  // What the fleet says of a request that it does not take.
+  ApiError refusal_of(const Error& error) const;
   void cancel_rest();
   void absorb();
   bool done() const {
@@ -73,6 +89,8 @@ class Generation {
   Stream stream_;
   Form form_;
   GenerationTrace trace_;
+  bool kept_ = false;     // KeptModels knows of it
+  bool autoload_ = true;  // a model that is not loaded is loaded for it
   GenerationRequest asked_;
   Prepared prepared_;
   MaybeError failure_;
@@ -115,9 +133,15 @@ asio::awaitable<bool> Generation::run(std::string body) {
 }
 
 void Generation::prepare_now(const std::string& body) {
+  failure_ = parse_autoload_query(incoming_.routed.query, autoload_);
+  if (failure_) return;
   failure_ = parse_generation(endpoint_of(incoming_.routed.route), body,
                               context_.options.limits.api, asked_);
   if (failure_) return;
+  if (asked_.keep_alive && !incoming_.may_keep) {
+    failure_ = may_not_keep();
+    return;
+  }
   const fleet::CatalogueEntry* model = context_.fleet->find(asked_.model);
   if (model == nullptr) {
     failure_ = model_not_found(asked_.model);
@@ -171,15 +195,26 @@ void Generation::submit() {
     request::Request& request = prepared_.requests[submitted_];
     request.id = stream_.add();
     request.arrival = arrival_;
-    const Status status = context_.fleet->submit(std::move(request));
+    const Status status = autoload_ ? context_.fleet->submit(std::move(request))
+                                    : context_.fleet->probe(std::move(request));
     if (!status.ok()) {
-      failure_ = from_error(status.error());
+      failure_ = refusal_of(status.error());
       return;
     }
+    const bool begins = context_.options.limits.api.keep_alive && !std::exchange(kept_, true);
+    if (begins) context_.kept.begin(prepared_.model->id);
     runs_[submitted_].open = true;
     runs_[submitted_].submitted = connection_.now();
     ++open_runs_;
   }
+}
+
+ApiError Generation::refusal_of(const Error& error) const {
+  if (autoload_ || error.code != ErrorCode::kUnavailable) return from_error(error);
+  const fleet::CatalogueEntry& model = *prepared_.model;
+  if (router_value(context_.fleet->status(model.id)) == "loaded") return from_error(error);
+  return bad_request("model `" + model.name + "` is not loaded, and autoload=false has it stay so",
+                     "model", "model_not_loaded");
 }
 
 void Generation::cancel_rest() {

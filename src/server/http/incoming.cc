@@ -13,7 +13,8 @@ namespace {
 
 namespace http = boost::beast::http;
 
-std::string_view header(const Parser& parser, http::field name) {
+template <typename Name>
+std::string_view header(const Parser& parser, Name name) {
   const auto value = parser.get()[name];
   return {value.data(), value.size()};
 }
@@ -75,6 +76,18 @@ MaybeError examine_rights(const Parser& parser, const ServerOptions& options, Ro
   if (!authorised(header(parser, http::field::authorization), keys)) return unauthorised();
   if (!admin || !keys.empty()) return {};
   return check_site(header(parser, http::field::host), header(parser, http::field::origin));
+}
+
+// By a header of its own, as Authorization has the key of the first port. Server::start sees to it
+// that without keys for administration only this machine reaches that.
+bool may_keep(const Parser& parser, const ServerOptions& options, Route route) {
+  if (!options.limits.api.keep_alive || !generates(route)) return false;
+  if (administers(route)) return true;  // its key has been looked at
+  const std::vector<std::string>& keys = options.admin->keys;
+  if (!keys.empty()) {
+    return authorised("Bearer " + std::string(header(parser, "x-admin-key")), keys);
+  }
+  return !check_site(header(parser, http::field::host), header(parser, http::field::origin));
 }
 
 MaybeError examine_expect(const Parser& parser, Incoming& out) {
@@ -140,6 +153,7 @@ MaybeError examine(const Parser& parser, const ServerOptions& options, Door door
   }
   if (auto error = examine_expect(parser, out)) return error;
   if (options.traces) out.trace = trace_of(parser);
+  out.may_keep = may_keep(parser, options, out.routed.route);
   return examine_slo(parser, out.slo);
 }
 

@@ -65,6 +65,7 @@ class ScriptedFleet final : public fleet::Fleet {
 
   void release();  // lets held requests go
   std::int64_t submitted() const { return submitted_; }
+  std::int64_t probed() const { return probed_; }        // of those submitted, and refused ones
   std::int64_t cancelled() const { return cancelled_; }  // that were running
   std::int64_t running() const;
   // Waits (10 s at most) until as many have been cancelled; false: they have not.
@@ -76,7 +77,10 @@ class ScriptedFleet final : public fleet::Fleet {
   const fleet::CatalogueEntry* find(std::string_view name) const override;
   fleet::ModelStatus status(ModelId model) const override;
   Status submit(request::Request request) override;
-  Status probe(request::Request request) override { return submit(std::move(request)); }
+  Status probe(request::Request request) override {
+    ++probed_;
+    return submit(std::move(request));
+  }
   Status ask(const fleet::Ask& ask) override;
   bool asleep() const override { return asleep_now; }
   fleet::ReloadReport last_reload() const override { return reloaded; }
@@ -105,6 +109,7 @@ class ScriptedFleet final : public fleet::Fleet {
   request::Request last_;
   bool ending_ = false;
   std::atomic<std::int64_t> submitted_{0};
+  std::atomic<std::int64_t> probed_{0};
   std::atomic<std::int64_t> cancelled_{0};
   std::thread thread_;
 };
