@@ -42,6 +42,7 @@ std::string_view name_of(ModelPhase phase) {
     case ModelPhase::kLoading: return "loading";
     case ModelPhase::kReady: return "ready";
     case ModelPhase::kClosing: return "closing";
+    case ModelPhase::kMigrating: return "migrating";
     case ModelPhase::kDraining: return "draining";
     case ModelPhase::kLeaving: return "leaving";
     case ModelPhase::kDropping: return "dropping";
@@ -259,12 +260,14 @@ void FleetCore::State::on(const SliceLost& event) {
   slice.epoch += 1;
   view.set_up(event.slice, false);
   if (!any_up()) down_since = now;
+  stay_all(event.slice);
   resume_all(event.slice, {event.suspects.begin(), event.suspects.end()});
   for (Model& model : models) {
     model.there.erase(event.slice);
     if (model.slice != event.slice) continue;
     const bool serves = model.phase == ModelPhase::kReady || model.phase == ModelPhase::kDraining ||
-                        model.phase == ModelPhase::kClosing;
+                        model.phase == ModelPhase::kClosing ||
+                        model.phase == ModelPhase::kMigrating;
     if (!serves) continue;
     counters.loads_lost += 1;
     model.ahead = model.spec.pinned && !stopped;
@@ -283,6 +286,7 @@ void FleetCore::State::on(const SliceReturned& event) {
 
 // What waits for it would wait for as long as it does: for ever, maybe.
 void FleetCore::State::on(const LoaderStalled& event) {
+  stay_all({});
   stalled = event.why;
   end_all_held(event.why);
   answer_leaving(event.why);
@@ -318,6 +322,7 @@ void FleetCore::State::route(Model& model, RequestId request) {
   }
   CAUSEWAY_DCHECK(!asked.slice.valid(), "one slice at a time has a request");
   asked.slice = model.slice;
+  asked.withdrawn = false;
   Slice& slice = slice_of(model.slice);
   if (slice.running++ == 0) slice.since = now;
   model.running += 1;
@@ -410,6 +415,7 @@ void FleetCore::State::rest(Model& model) {
   if (model.slice.valid()) model.last = std::exchange(model.slice, {});
   model.demand = {};
   model.taker = {};
+  model.to = {};
   model.drops = model.told = false;
   model.no_room_since.reset();
   if (model.held.empty()) model.resume_until.reset();

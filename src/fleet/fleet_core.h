@@ -32,10 +32,11 @@ enum class ModelPhase : std::uint8_t {
   kPlaced,     // its place is being cleared
   kLoading,
   kReady,
-  kClosing,   // its slice is to be closed: serves what it has there
-  kDraining,  // serves what it has, then leaves
-  kLeaving,   // its slice
-  kDropping,  // out of host memory
+  kClosing,    // its slice is to be closed: serves what it has there
+  kMigrating,  // to another slice: what it has is given back, and goes on there
+  kDraining,   // serves what it has, then leaves
+  kLeaving,    // its slice
+  kDropping,   // out of host memory
 };
 
 std::string_view name_of(ModelPhase phase);
@@ -78,7 +79,7 @@ struct ModelSeen {
 
 struct FleetCounters {
   std::int64_t routed = 0;   // each time
-  std::int64_t resumed = 0;  // of these, after their slice was lost or closed
+  std::int64_t resumed = 0;  // of these, after their slice was lost or closed, or gave them back
   std::int64_t refused = 0;  // not those that were cancelled
   std::int64_t loads = 0;
   std::int64_t loads_failed = 0;
@@ -90,6 +91,8 @@ struct FleetCounters {
   std::int64_t resizes = 0;
   std::int64_t removed = 0;    // models
   std::int64_t withdrawn = 0;  // requests that had not ended when their slice was closed
+  std::int64_t migrations = 0;  // of models, by the policy
+  std::int64_t migrated = 0;    // requests that their slices gave back for that
 };
 
 class FleetCore {

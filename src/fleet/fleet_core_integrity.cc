@@ -20,7 +20,7 @@ Status FleetCore::State::check_model(const Model& model) const {
   const bool has_slice = model.phase >= ModelPhase::kPlaced && model.phase <= ModelPhase::kLeaving;
   if (has_slice != model.slice.valid()) return broken(name + "and its slice disagree");
   const bool serves = model.phase == ModelPhase::kReady || model.phase == ModelPhase::kDraining ||
-                      model.phase == ModelPhase::kClosing;
+                      model.phase == ModelPhase::kClosing || model.phase == ModelPhase::kMigrating;
   if (!serves && model.running != 0) return broken(name + "has requests that run");
   if (serves && slice_was_lost(model)) return broken(name + "serves on a slice that was lost");
   if (model.phase == ModelPhase::kReady && !model.held.empty()) return broken(name + "holds some");
@@ -35,11 +35,26 @@ Status FleetCore::State::check_model(const Model& model) const {
     if (!slices[static_cast<std::size_t>(slice.value)].up) return broken(name + "is on a lost one");
   }
   CAUSEWAY_TRY(check_removed(model));
+  CAUSEWAY_TRY(check_migrating(model));
   const bool goes = model.phase >= ModelPhase::kDraining;
   if (goes && model.spec.pinned) return broken(name + "goes though it is pinned");
   if (model.told && model.taker.valid()) return broken(name + "goes for two reasons");
   if (goes != (model.taker.valid() || model.told)) {
     return broken(name + "and for whom it goes disagree");
+  }
+  return {};
+}
+
+Status FleetCore::State::check_migrating(const Model& model) const {
+  const std::string name = "model " + std::to_string(model.id.value) + ", which migrates, ";
+  if ((model.phase == ModelPhase::kMigrating) != model.to.valid()) {
+    return broken(name + "and where it goes disagree");
+  }
+  if (!model.to.valid()) return {};
+  if (model.running == 0) return broken(name + "waits for nothing");
+  if (model.to == model.slice) return broken(name + "goes where it is");
+  if (!slices[static_cast<std::size_t>(model.to.value)].takes()) {
+    return broken(name + "goes to a slice that is lost or closes");
   }
   return {};
 }
@@ -177,7 +192,7 @@ Status FleetCore::State::check_sums() const {
     const bool goes = model.drops || model.phase == ModelPhase::kDropping;
     if (model.home || loads) there += model.needed;
     if (comes || (model.home && !goes)) reserved += model.needed;
-    if (takes_slice(model)) all.put(model.slice, placed(model));
+    if (const SliceId slice = takes_of(model); slice.valid()) all.put(slice, placed(model));
     if (!gives_host_memory(model)) continue;
     may_unload.insert(unload_candidate(model));
     unloadable_bytes += model.needed;

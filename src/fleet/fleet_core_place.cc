@@ -42,7 +42,8 @@ void FleetCore::State::advance() {
     // While slices change the loader is kept for that.
     return !resizing && (start_loads() || place_next() || start_measures());
   };
-  while (give_up_resumed() || drop_unwanted() || finish_drains() || finish_closing() || load()) {
+  while (give_up_resumed() || drop_unwanted() || finish_drains() || finish_closing() ||
+         finish_migrations() || load()) {
   }
 }
 
@@ -248,6 +249,7 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
   if (!placement) return false;
   for (const ModelId victim : dropped->models) leave(model_of(victim), model.id, /*drops=*/true);
   for (const ModelId victim : placement->victims) leave(model_of(victim), model.id, false);
+  for (const Migration& migration : placement->migrations) migrate(migration);
   counters.best_effort += placement->excess > 1;
   enter(model, ModelPhase::kPlaced);
   model.no_room_since.reset();
@@ -269,8 +271,10 @@ bool FleetCore::State::change_slice(Model& model) {
                             .now = now};
   add_up();
   const auto placement = policy->choose(view, candidate);
-  if (!placement || placement->slice == model.slice) return false;
+  if (!placement) return false;
   CAUSEWAY_CHECK(placement->victims.empty(), "nothing gives way that takes nothing");
+  for (const Migration& migration : placement->migrations) migrate(migration);
+  if (placement->slice == model.slice) return false;
   const bool attached = model.there.contains(placement->slice);
   // While something else is loaded it is served sooner where it is.
   const bool later = stalled || resizing || loads_under_way >= options.loads_max;
@@ -350,9 +354,12 @@ void FleetCore::State::start_leaving(Model& model) {
   actions.emplace_back(Unload{model.id, std::move(leaves), model.drops, model.taker});
 }
 
-bool FleetCore::State::takes_slice(const Model& model) const {
-  if (!on_slice(model.phase)) return false;
-  return !options.moves || model.phase != ModelPhase::kReady || model.running > 0;
+// The slice of which it takes something, or comes to; none: it takes nothing of any.
+SliceId FleetCore::State::takes_of(const Model& model) const {
+  if (model.phase == ModelPhase::kMigrating) return model.to;
+  if (!on_slice(model.phase)) return {};
+  const bool idle = model.phase == ModelPhase::kReady && model.running == 0;
+  return options.moves && idle ? SliceId() : model.slice;
 }
 
 PlacedModel FleetCore::State::placed(const Model& model) const {
@@ -362,12 +369,13 @@ PlacedModel FleetCore::State::placed(const Model& model) const {
           .may_drain = may_give_way(model, /*drains=*/true),
           .bytes = std::max(model.needed, model.spec.weights),
           .rate = model.rate,
+          .last = model.last,
           .requests = model.running + std::ssize(model.held)};
 }
 
 // In the view and in the sums of host memory, as it is now.
 void FleetCore::State::show(Model& model) {
-  const SliceId slice = takes_slice(model) ? model.slice : SliceId();
+  const SliceId slice = takes_of(model);
   if (model.shown.valid() && model.shown != slice) view.remove(model.shown, model.id);
   if (slice.valid()) view.put(slice, placed(model));
   model.shown = slice;
@@ -405,7 +413,7 @@ void FleetCore::State::add_up() {
 FleetView FleetCore::State::view_ahead() const {
   FleetView seen = view;
   for (const Model& model : models) {
-    if (!on_slice(model.phase) || takes_slice(model)) continue;
+    if (!on_slice(model.phase) || takes_of(model).valid()) continue;
     PlacedModel idle = placed(model);
     idle.demand = work_of(model.demand);
     idle.may_go = idle.may_drain = false;

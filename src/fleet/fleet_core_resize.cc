@@ -28,11 +28,15 @@ void FleetCore::State::on(const ResizeWanted& event) {
     if (!CAUSEWAY_PLANTED(42)) view.set_up(id, false);  // planted bug: models still come to it
   }
   for (Model* model : in_motion()) {
-    if (model->phase != ModelPhase::kDraining || !slice_of(model->slice).closing) continue;
+    const bool goes =
+        model->phase == ModelPhase::kDraining || model->phase == ModelPhase::kMigrating;
+    if (!goes || !slice_of(model->slice).closing) continue;
     enter(*model, ModelPhase::kClosing);
     model->taker = {};
+    model->to = {};
     model->drops = false;
   }
+  for (const SliceId id : event.slices) stay_all(id);
   give_up_all();  // what had a place looks for one among the new slices
   for (Model& model : models) start_closing(model);
 }

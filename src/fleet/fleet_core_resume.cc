@@ -1,5 +1,5 @@
-// What becomes of the requests of a slice that is lost or closed: they are held again, in front of
-// all that came later, or refused.
+// What becomes of the requests of a slice that is lost or closed, or gives them back: they are held
+// again, in front of all that came later, or refused.
 #include <algorithm>
 #include <map>
 
@@ -56,6 +56,10 @@ void FleetCore::State::hold_again(Model& model, const std::vector<RequestId>& ag
     model.onset = model.held.empty() && id == again.front() ? onset : std::min(model.onset, onset);
   }
   model.held.insert(model.held.begin(), again.begin(), again.end());
+  // Slices give them back one by one.
+  const auto first_new = std::find_if(model.held.begin(), model.held.end(),
+                                      [this](RequestId id) { return !requests.at(id).again; });
+  std::sort(model.held.begin(), first_new);
   model.resume_until = model.resume_until.value_or(now + options.resume_timeout);
   touch(model);
 }

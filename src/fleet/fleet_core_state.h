@@ -33,6 +33,7 @@ class FleetCore::State {
     Bytes needed;        // of host memory, once it is measured
     SliceId slice;       // from kPlaced to kLeaving
     SliceId last;        // the one before
+    SliceId to;          // where it migrates
     // Where it is attached, slices that are up, and what crosses there at every step.
     std::map<SliceId, Bytes> there;
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
@@ -82,6 +83,7 @@ class FleetCore::State {
     std::int64_t resumes = 0;  // after losses of slices in a step of which it was
     bool again = false;        // it was routed before
     bool cancelled = false;
+    bool withdrawn = false;  // its slice was told to give it back
     bool loads = false;  // it asks for the model alone: answered instead of routed
   };
   // An ask whose models leave.
@@ -101,6 +103,7 @@ class FleetCore::State {
   void on(const RequestArrived& event);
   void on(const RequestCancelled& event);
   void on(const RequestEnded& event);
+  void on(const RequestWithdrawn& event);
   void on(const ModelWanted& event);
   void on(const Measured& event);
   void on(const LoadEnded& event);
@@ -172,6 +175,12 @@ class FleetCore::State {
   bool finish_closing();
   void open(const OpenedSlice& opened);
 
+  // Models that go on elsewhere with what they run (fleet_core_migrate.cc).
+  void migrate(const Migration& migration);
+  bool finish_migrations();
+  void stay(Model& model);
+  void stay_all(SliceId to);
+
   // Placing (fleet_core_place.cc).
   void advance();
   bool give_up_resumed();
@@ -198,7 +207,7 @@ class FleetCore::State {
   void leave(Model& model, ModelId taker, bool drops);
   void start_leaving(Model& model);
   bool may_load(const Model& model);
-  bool takes_slice(const Model& model) const;
+  SliceId takes_of(const Model& model) const;
   PlacedModel placed(const Model& model) const;
   FleetView view_ahead() const;
   std::vector<Model*> in_motion();
@@ -212,6 +221,7 @@ class FleetCore::State {
   Status check_requests() const;
   Status check_asks() const;
   Status check_removed(const Model& model) const;
+  Status check_migrating(const Model& model) const;
   Status check_sums() const;
 
   const FleetOptions options;

@@ -18,6 +18,9 @@ std::string in_words(const Action& action) {
   if (const auto* one = std::get_if<CancelOn>(&action)) {
     return "cancel " + text(one->request.value) + " " + text(one->slice.value);
   }
+  if (const auto* one = std::get_if<Withdraw>(&action)) {
+    return "withdraw " + text(one->request.value) + " " + text(one->slice.value);
+  }
   if (const auto* one = std::get_if<Refuse>(&action)) {
     const bool cancelled = one->reason == request::FinishReason::kCancelled;
     return (cancelled ? "cancelled " : "refuse ") + text(one->request.value);
@@ -610,6 +613,96 @@ TEST_F(MovingModelsTest, LeaveEverySliceWithHostMemory) {
   EXPECT_EQ(ask(12, 2), "measure 2");
   EXPECT_EQ(measured(2), "unload and drop 1 0 1") << "the slice that serves it is left last";
   EXPECT_EQ(on(UnloadEnded{ModelId(1), {}}), "load 2 1");
+}
+
+// Where a model was before what serves there now (ServerlessLLM's): 0 and 1 are ready on slice 0.
+class MigrationTest : public FleetCoreTest {
+ protected:
+  void start_with(Bytes weights_of_1) {
+    places_ = 0;
+    spec_.models.resize(3);
+    for (ModelSpec& model : spec_.models) model.weights = Bytes(10);
+    spec_.models[1].weights = weights_of_1;
+    start(3, 3, {.loads_max = 1, .moves = true}, PlacementKind::kLocality);
+    for (const int model : {0, 1}) serve(model, model);
+  }
+  // 0 and 1 are ready on slice 1, where 1 runs 21; it was on slice 0 before, which is idle.
+  void start_behind_1() {
+    start_with(Bytes(10));
+    EXPECT_EQ(ask(10, 1), "route 10 0");
+    EXPECT_EQ(ask(11, 0), "load 0 1") << "either has to bring its weights: the one that begins";
+    EXPECT_EQ(loaded(0), "route 11 1");
+    EXPECT_EQ(end(10) + end(11), "");
+    EXPECT_EQ(ask(20, 2), "measure 2");
+    EXPECT_EQ(measured(2), "load 2 0");
+    EXPECT_EQ(loaded(2), "route 20 0");
+    EXPECT_EQ(ask(21, 1), "load 1 1");
+    EXPECT_EQ(loaded(1), "route 21 1");
+    EXPECT_EQ(end(20), "");
+    EXPECT_EQ(core_->counters().migrations, 0);
+  }
+  std::string given_back(std::int64_t request) { return on(RequestWithdrawn{RequestId(request)}); }
+  std::int64_t slice(std::int64_t model) { return core_->model(ModelId(model)).slice.value; }
+};
+
+TEST_F(MigrationTest, WhatRunsGoesBackToWhereItWas) {
+  start_behind_1();
+  EXPECT_EQ(ask(22, 0), "withdraw 21 1; route 22 1");
+  EXPECT_EQ(phase(1), ModelPhase::kMigrating);
+  EXPECT_EQ(ask(23, 1), "") << "it is held behind the other";
+  EXPECT_EQ(given_back(21), "route 21 0; route 23 0");
+  EXPECT_EQ(slice(1), 0);
+  EXPECT_EQ(core_->counters().migrations, 1);
+  EXPECT_EQ(core_->counters().migrated, 1);
+}
+
+TEST_F(MigrationTest, WhatEndsMeanwhileHasEnded) {
+  start_behind_1();
+  ask(22, 0);
+  EXPECT_EQ(end(21), "");
+  EXPECT_EQ(phase(1), ModelPhase::kReady);
+  EXPECT_EQ(slice(1), 0);
+}
+
+TEST_F(MigrationTest, WhatIsCancelledMeanwhileEnds) {
+  start_behind_1();
+  ask(22, 0);
+  EXPECT_EQ(on(RequestCancelled{RequestId(21)}), "cancel 21 1");
+  EXPECT_EQ(given_back(21), "cancelled 21");
+  EXPECT_EQ(slice(1), 0);
+}
+
+TEST_F(MigrationTest, ItStaysWhenTheOtherSliceIsLost) {
+  start_behind_1();
+  ask(22, 0);
+  EXPECT_EQ(ask(23, 1), "");
+  EXPECT_EQ(on(SliceLost{SliceId(0)}), "route 23 1");
+  EXPECT_EQ(phase(1), ModelPhase::kReady);
+  EXPECT_EQ(given_back(21), "route 21 1") << "for nothing";
+}
+
+TEST_F(MigrationTest, ItGoesOnElsewhereWhenItsOwnSliceIsLost) {
+  start_behind_1();
+  ask(22, 0);
+  EXPECT_EQ(on(SliceLost{SliceId(1)}), "route 22 0; route 21 0");
+  EXPECT_EQ(slice(1), 0);
+  EXPECT_EQ(core_->counters().migrated, 0);
+}
+
+TEST_F(MigrationTest, ALargerModelHasASmallerOneGoToAnySliceThatIsIdle) {
+  start_with(Bytes(20));
+  EXPECT_EQ(ask(20, 0), "route 20 0");
+  EXPECT_EQ(ask(21, 1), "withdraw 20 0; route 21 0");
+  EXPECT_EQ(given_back(20), "load 0 1");
+  EXPECT_EQ(loaded(0), "route 20 1");
+}
+
+TEST_F(MigrationTest, WhereNoSliceIsIdleModelsTakeTurns) {
+  start_with(Bytes(20));
+  on(SliceLost{SliceId(1)});
+  on(SliceLost{SliceId(2)});
+  EXPECT_EQ(ask(20, 0), "route 20 0");
+  EXPECT_EQ(ask(21, 1), "route 21 0");
 }
 
 TEST_F(FleetCoreTest, WhatOneSliceCannotTakeGoesToAnother) {

@@ -59,6 +59,11 @@ struct RequestCancelled {
 struct RequestEnded {
   RequestId request;
 };
+// The answer to Withdraw, unless the request has ended: its slice has it no longer, and it goes on
+// elsewhere.
+struct RequestWithdrawn {
+  RequestId request;
+};
 // To be loaded ahead of its requests, as far as nothing gives way for it.
 struct ModelWanted {
   ModelId model;
@@ -137,10 +142,10 @@ struct Stopped {};
 struct Woken {};
 
 using Event =
-    std::variant<RequestArrived, RequestCancelled, RequestEnded, ModelWanted, Measured, LoadEnded,
-                 UnloadEnded, DropEnded, SliceLost, SliceReturned, ResizeWanted, SlicesChanged,
-                 LoaderStalled, Stopped, Woken, LoadAsked, UnloadAsked, PinAsked, SleepAsked,
-                 WakeAsked, ReloadAsked, CatalogueRead>;
+    std::variant<RequestArrived, RequestCancelled, RequestEnded, RequestWithdrawn, ModelWanted,
+                 Measured, LoadEnded, UnloadEnded, DropEnded, SliceLost, SliceReturned,
+                 ResizeWanted, SlicesChanged, LoaderStalled, Stopped, Woken, LoadAsked, UnloadAsked,
+                 PinAsked, SleepAsked, WakeAsked, ReloadAsked, CatalogueRead>;
 
 // Hands the request to the slice, which ends it unless it is lost: then it may be routed again, and
 // goes on behind what of its answer has been delivered.
@@ -149,6 +154,11 @@ struct Route {
   SliceId slice;
 };
 struct CancelOn {
+  RequestId request;
+  SliceId slice;
+};
+// The slice is to give the request back: it ends there with what it has answered.
+struct Withdraw {
   RequestId request;
   SliceId slice;
 };
@@ -203,7 +213,7 @@ struct Resize {
 // Reads the folder of models.
 struct Reread {};
 
-using Action = std::variant<Route, CancelOn, Refuse, Answered, LoadFailed, ModelRemoved, ModelKept,
-                            Measure, Load, Unload, Drop, Resize, Reread>;
+using Action = std::variant<Route, CancelOn, Withdraw, Refuse, Answered, LoadFailed, ModelRemoved,
+                            ModelKept, Measure, Load, Unload, Drop, Resize, Reread>;
 
 }  // namespace causeway::fleet

@@ -42,12 +42,17 @@ void add_losses(const testing::FleetHistoryReport& report, testing::FleetHistory
   sum.strikes += report.strikes;
   sum.suspects_ended += report.suspects_ended;
   sum.waited_long += report.waited_long;
+  sum.counters.migrations += report.counters.migrations;
+  sum.given_back += report.given_back;
 }
 
 void expect_losses(const testing::FleetHistoryReport& sum, int histories) {
   std::cout << sum.strikes << " slices lost by a request, " << sum.suspects_ended
             << " requests suspected too often, " << sum.waited_long
-            << " moves of who waited in more slices than that\n";
+            << " moves of who waited in more slices than that; " << sum.counters.migrations
+            << " models migrated, " << sum.given_back << " requests given back for that\n";
+  EXPECT_GT(sum.counters.migrations, histories / 100);
+  EXPECT_GT(sum.given_back, histories / 100);
   EXPECT_GT(sum.strikes, histories / 10);
   EXPECT_GT(sum.suspects_ended, histories / 10);
   EXPECT_GT(sum.waited_long, histories / 10);

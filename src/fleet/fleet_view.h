@@ -33,6 +33,7 @@ struct PlacedModel {
   bool may_drain = false;  // it is not pinned: what runs may be ended first
   Bytes bytes = {};        // that bringing it back would move
   DecayedCount rate = {};  // of its requests
+  SliceId last = {};       // where it was before
   std::int64_t requests = 0;
 
   BackCost cost() const { return {requests > 0, log_cost(bytes, rate.log_rate())}; }

@@ -5,18 +5,22 @@
 namespace causeway::fleet {
 
 void SerialSink::on_outputs(std::vector<request::Output> outputs) {
-  std::vector<RequestId> ended;
+  std::vector<RequestId> ended, given_back;
   {
     const std::scoped_lock lock(mutex_);
-    if (screen_) outputs = screen_(std::move(outputs));
+    if (screen_) {
+      RoutedRequests::Passed passed = screen_(std::move(outputs));
+      outputs = std::move(passed.outputs);
+      given_back = std::move(passed.given_back);
+    }
     for (const request::Output& output : outputs) {
       if (output.finished) ended.push_back(output.request);
     }
     if (!outputs.empty()) target_.on_outputs(std::move(outputs));
   }
-  if (ended.empty()) return;
+  if (ended.empty() && given_back.empty()) return;
   const std::scoped_lock lock(listener_mutex_);
-  if (listener_) listener_(ended);
+  if (listener_) listener_(ended, given_back);
 }
 
 void SerialSink::deliver(std::vector<request::Output> outputs) {

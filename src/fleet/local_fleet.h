@@ -26,6 +26,7 @@
 #include "fleet/fleet_slice.h"
 #include "fleet/fleet_spec.h"
 #include "fleet/placement.h"
+#include "fleet/routed_requests.h"
 #include "fleet/slice_opener.h"
 
 namespace causeway::fleet {
@@ -59,11 +60,12 @@ struct LocalFleetOptions {
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target
 // through this. It also asks the fleet which of the engine's outputs are to be delivered, and tells
-// it which requests have ended with them.
+// it which requests have ended with them, or were given back.
 class SerialSink final : public engine::OutputSink {
  public:
-  using Listener = std::function<void(const std::vector<RequestId>& ended)>;
-  using Screen = std::function<std::vector<request::Output>(std::vector<request::Output>)>;
+  using Listener = std::function<void(const std::vector<RequestId>& ended,
+                                      const std::vector<RequestId>& given_back)>;
+  using Screen = std::function<RoutedRequests::Passed(std::vector<request::Output>)>;
 
   // Borrows `target`.
   explicit SerialSink(engine::OutputSink& target) : target_(target) {}

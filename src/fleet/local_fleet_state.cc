@@ -49,6 +49,7 @@ ModelState state_of(const ModelSeen& seen) {
   switch (seen.phase) {
     case ModelPhase::kReady:
     case ModelPhase::kClosing:
+    case ModelPhase::kMigrating:
     case ModelPhase::kDraining: return seen.running > 0 ? ModelState::kActive : ModelState::kReady;
     case ModelPhase::kQueued:
     case ModelPhase::kMeasuring:
@@ -127,7 +128,8 @@ Status LocalFleet::State::begin() {
   }
   SerialSink::Screen screen;
   if (resumes_) screen = [this](Outputs outputs) { return routed_.pass(std::move(outputs)); };
-  sink_.listen([this](const std::vector<RequestId>& requests) { on_ended(requests); },
+  sink_.listen([this](const std::vector<RequestId>& requests,
+                      const std::vector<RequestId>& given_back) { on_ended(requests, given_back); },
                std::move(screen));
   const std::scoped_lock lock(mutex_);
   // Pinned models first, so that they find room.
@@ -227,7 +229,7 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
   // A model that a request enters does not go, so the slice knows it.
   // Slices that stay: the pointer is good.
   if (routed && !resumes_) taken = slice(*routed).submit(std::move(request));
-  if (routed && !taken.ok()) on_ended({id});
+  if (routed && !taken.ok()) on_ended({id}, {});
   deliver(std::move(outputs));
   return taken;
 }
@@ -350,6 +352,8 @@ void LocalFleet::State::apply(std::vector<Action> actions, Outputs& outputs) {
       route(*one, outputs);
     } else if (const auto* cancel = std::get_if<CancelOn>(&action)) {
       slice(cancel->slice).cancel(cancel->request);
+    } else if (const auto* back = std::get_if<Withdraw>(&action)) {
+      if (routed_.withdraw(back->request)) slice(back->slice).cancel(back->request);
     } else if (const auto* refused = std::get_if<Refuse>(&action)) {
       refuse(*refused, outputs);
     } else if (const auto* answered = std::get_if<Answered>(&action)) {
@@ -437,12 +441,18 @@ void LocalFleet::State::report_left() {
 }
 
 // From the slices' threads.
-void LocalFleet::State::on_ended(const std::vector<RequestId>& requests) {
+void LocalFleet::State::on_ended(const std::vector<RequestId>& requests,
+                                 const std::vector<RequestId>& given_back) {
   Outputs outputs;
   {
     const std::scoped_lock lock(mutex_);
     for (const RequestId id : requests) {
       outputs = joined(std::move(outputs), tell(RequestEnded{id}));
+    }
+    for (const RequestId id : given_back) {
+      // It may have been lost with its slice, and be on another by now.
+      if (!routed_.is_given_back(id)) continue;
+      outputs = joined(std::move(outputs), tell(RequestWithdrawn{id}));
     }
   }
   deliver(std::move(outputs));

@@ -101,7 +101,7 @@ class LocalFleet::State {
   void note(const ModelRemoved& removed);
   void note(const ModelKept& kept);
 
-  void on_ended(const std::vector<RequestId>& ended);
+  void on_ended(const std::vector<RequestId>& ended, const std::vector<RequestId>& given_back);
   void deliver(Outputs outputs);
 
   Status start_threads();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -53,11 +54,63 @@ class LocalityPlacement final : public PlacementPolicy {
  public:
   std::optional<Placement> choose(const FleetView& fleet,
                                   const Candidate& candidate) const override {
-    return best_of(fleet, candidate, false, [&](const Placement& p) {
+    auto local = best_of(fleet, candidate, false, [&](const Placement& p) {
+      const SliceView& slice = fleet.slice(p.slice);
       const bool elsewhere = p.slice != candidate.last;
-      const BackCost cost = cost_of(fleet.slice(p.slice), p);
-      return std::tuple(p.victims.size(), elsewhere, cost, p.slice);
+      return std::tuple(p.victims.size(), elsewhere, cost_of(slice, p), slice.requests,
+                        slice.models.size(), p.slice);
     });
+    if (!local || !candidate.turns || !candidate.evicts) return local;
+    return clear(fleet, candidate, std::move(*local));
+  }
+
+ private:
+  struct Clearing {
+    std::vector<Migration> migrations;
+    Bytes moved;  // weights that come to other slices for it
+  };
+
+  // Where others run there: they go to slices that are idle, or the candidate does, whichever moves
+  // fewer bytes. Without such slices they take turns.
+  static std::optional<Placement> clear(const FleetView& fleet, const Candidate& candidate,
+                                        Placement local) {
+    if (fleet.slice(local.slice).requests == 0) return local;
+    auto clearing = others_go(fleet, candidate, local.slice);
+    if (clearing && clearing->moved < candidate.spec.weights) {
+      local.migrations = std::move(clearing->migrations);
+      return local;
+    }
+    auto idle = best_of(fleet, candidate, false, [&](const Placement& p) {
+      return std::tuple(fleet.slice(p.slice).requests, p.victims.size(), p.slice);
+    });
+    const bool moves = idle && fleet.slice(idle->slice).requests == 0;
+    return moves ? std::move(idle) : std::move(local);
+  }
+
+  // nullopt: there are not as many idle slices as models.
+  static std::optional<Clearing> others_go(const FleetView& fleet, const Candidate& candidate,
+                                           SliceId from) {
+    Clearing clearing;
+    std::set<SliceId> taken;
+    for (const PlacedModel& other : fleet.slice(from).models) {
+      if (other.requests == 0 || other.model == candidate.model) continue;
+      std::optional<SliceId> to;
+      for (std::int64_t i = 0; i < fleet.size() && to != other.last; ++i) {
+        const SliceId id(i);
+        if (!taken.contains(id) && is_idle(fleet, id, other) && (!to || id == other.last)) to = id;
+      }
+      if (!to) return std::nullopt;
+      taken.insert(*to);
+      clearing.migrations.push_back({other.model, *to});
+      if (*to != other.last) clearing.moved += other.bytes;
+    }
+    return clearing;
+  }
+
+  static bool is_idle(const FleetView& fleet, SliceId id, const PlacedModel& model) {
+    const SliceView& slice = fleet.slice(id);
+    const bool fits = slice.spec.memory == Bytes(0) || model.demand.memory <= slice.spec.memory;
+    return slice.up && slice.requests == 0 && slice.models.empty() && fits;
   }
 };
 

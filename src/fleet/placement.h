@@ -29,11 +29,18 @@ struct Candidate {
   Nanos now = {};
 };
 
+// A model with requests, which go on on another slice.
+struct Migration {
+  ModelId model;
+  SliceId to;
+};
+
 struct Placement {
   SliceId slice;
   std::vector<ModelId> victims;  // all may go
   Demand demand = {};            // as far as is known before the load
   double excess = 0;             // of the soft limits, as a factor; up to 1: all targets can be met
+  std::vector<Migration> migrations = {};  // from the slice, where models take turns
 };
 
 class PlacementPolicy {
@@ -50,7 +57,8 @@ enum class PlacementKind : std::uint8_t {
                // the first token is predicted soonest
   kRandom,     // any slice where it can be put
   kDedicated,  // a slice of which nothing gives way
-  kLocality,   // where it starts soonest: where it was, or where least has to go
+  kLocality,   // where it starts soonest: where it was, or where least has to go; where models take
+               // turns, what runs there migrates if that moves less (ServerlessLLM's)
   kShared,     // where fewest requests run; the engine switches between tokens
 };
 

@@ -105,7 +105,8 @@ class HostSlices final : public SliceOpener {
 class ResizeTest : public ::testing::Test {
  protected:
   ResizeTest() { testing::write_snapshot(directory_.path()); }
-  void start(int slices, Nanos drain_max, bool resizable = true) {
+  void start(int slices, Nanos drain_max, bool resizable = true,
+             PlacementKind placement = PlacementKind::kBandwidth) {
     machine_ = slice::Machine::open_host({.extent_bytes = kib(64)}, {}, home_, clock_).value();
     models_home_ = std::make_unique<RandomHome>(
         home_, slice::host_card(model::load_config(directory_.path()).value(), kFrame).value());
@@ -122,11 +123,13 @@ class ResizeTest : public ::testing::Test {
       entry->max_model_len = Tokens(128);
       entry->vocab = kVocab;
       models.push_back({std::move(entry), {"small", directory_.path()}, id == 0, {}});
+      models.back().spec.weights = mib(1);
     }
-    fleet_ =
-        LocalFleet::start(std::move(models), {.room_timeout = seconds(60), .drain_max = drain_max},
-                          *models_home_, std::move(opened), fleet_sink_)
-            .value();
+    fleet_ = LocalFleet::start(
+                 std::move(models),
+                 {.room_timeout = seconds(60), .placement = placement, .drain_max = drain_max},
+                 *models_home_, std::move(opened), fleet_sink_)
+                 .value();
     ASSERT_TRUE(fleet_->wait_until_loaded(seconds(20)));
   }
   void TearDown() override {
@@ -177,6 +180,11 @@ class ResizeTest : public ::testing::Test {
     ASSERT_TRUE(fleet_->wait_until_resized(seconds(20)));
   }
 
+  // Requests of all kinds, of which some are cancelled, while `disturb` is called 20 times: each is
+  // answered as one that was undisturbed.
+  void serve_under(const std::function<void(Random&)>& disturb);
+  std::int64_t most_at_once_ = 32;
+
   std::function<std::optional<LayoutChange>(std::span<const ModelDemand>)> wants_;
   const RealClock clock_;
   TemporaryDirectory directory_;
@@ -191,9 +199,7 @@ class ResizeTest : public ::testing::Test {
   std::condition_variable never_;
 };
 
-// Some drain in time, and some go on elsewhere.
-TEST_F(ResizeTest, TwentyTimesUnderLoadEveryRequestIsAnsweredAsEver) {
-  start(2, millis(2));
+void ResizeTest::serve_under(const std::function<void(Random&)>& disturb) {
   constexpr std::int64_t kUndisturbed = 1'000'000;
   std::vector<std::vector<TokenId>> expected;
   for (std::int64_t i = 0; i < kKinds; ++i) {
@@ -208,7 +214,7 @@ TEST_F(ResizeTest, TwentyTimesUnderLoadEveryRequestIsAnsweredAsEver) {
   std::int64_t asked = 0;
   std::thread clients([&] {
     while (!stop) {
-      if (asked - (sink_.ends() - before) >= 32) {
+      if (asked - (sink_.ends() - before) >= most_at_once_) {
         std::this_thread::yield();
         continue;
       }
@@ -222,9 +228,7 @@ TEST_F(ResizeTest, TwentyTimesUnderLoadEveryRequestIsAnsweredAsEver) {
   for (int i = 0; i < 20 && !HasFatalFailure(); ++i) {
     const Nanos until = clock_.now() + micros(random.between(0, 30'000));
     EXPECT_TRUE(wait_until([&] { return clock_.now() >= until; }));
-    resize(static_cast<int>(random.between(1, 3)));
-    // Counters that a scraper sees never go down.
-    EXPECT_GE(fleet_->observe().generated_tokens, 1000);
+    disturb(random);
   }
   stop = true;
   clients.join();
@@ -245,6 +249,23 @@ TEST_F(ResizeTest, TwentyTimesUnderLoadEveryRequestIsAnsweredAsEver) {
   std::cout << answered << " answered, " << seen.requests_resumed << " of them went on elsewhere\n";
   EXPECT_GT(answered, 40);
   EXPECT_GT(seen.requests_resumed, 10);
+}
+
+// Some drain in time, and some go on elsewhere.
+TEST_F(ResizeTest, TwentyTimesUnderLoadEveryRequestIsAnsweredAsEver) {
+  start(2, millis(2));
+  serve_under([&](Random& random) {
+    resize(static_cast<int>(random.between(1, 3)));
+    // Counters that a scraper sees never go down.
+    EXPECT_GE(fleet_->observe().generated_tokens, 1000);
+  });
+}
+
+// Models go where they were, and have those that run there go elsewhere.
+TEST_F(ResizeTest, WhereModelsMigrateEveryRequestIsAnsweredAsEver) {
+  start(2, seconds(1), /*resizable=*/false, PlacementKind::kLocality);
+  most_at_once_ = 2;  // so that slices are idle
+  serve_under([](Random&) {});
 }
 
 TEST_F(ResizeTest, WhatEndsInTimeIsNotComputedAgain) {

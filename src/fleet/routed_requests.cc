@@ -27,6 +27,7 @@ std::optional<request::Request> RoutedRequests::again(RequestId id, const FleetS
   Entry& entry = at->second;
   entry.request.attempt += 1;
   entry.slice = &slice;
+  entry.withdrawn = false;
   CAUSEWAY_DCHECK(entry.preemptions >= entry.preemptions_before, "attempts add preemptions");
   entry.preemptions_before = entry.preemptions;
   return entry.request;
@@ -39,6 +40,20 @@ void RoutedRequests::withdraw(const FleetSlice& slice) {
     entry.slice = nullptr;
     entry.request.attempt += 1;
   }
+}
+
+bool RoutedRequests::withdraw(RequestId id) {
+  const std::scoped_lock lock(mutex_);
+  const auto at = requests_.find(id);
+  if (at == requests_.end()) return false;
+  at->second.withdrawn = true;
+  return true;
+}
+
+bool RoutedRequests::is_given_back(RequestId id) const {
+  const std::scoped_lock lock(mutex_);
+  const auto at = requests_.find(id);
+  return at != requests_.end() && at->second.withdrawn && at->second.slice == nullptr;
 }
 
 std::vector<std::pair<ModelId, Tokens>> RoutedRequests::take_answers() {
@@ -70,17 +85,17 @@ bool RoutedRequests::is_lost(const Entry& entry) const {
   return !closed_ && (entry.slice == nullptr || !entry.slice->observe().lost.empty());
 }
 
-std::vector<request::Output> RoutedRequests::pass(std::vector<request::Output> outputs) {
+RoutedRequests::Passed RoutedRequests::pass(std::vector<request::Output> outputs) {
   const std::scoped_lock lock(mutex_);
-  std::vector<request::Output> passed;
-  passed.reserve(outputs.size());
+  Passed passed;
+  passed.outputs.reserve(outputs.size());
   for (request::Output& output : outputs) {
-    if (pass(output)) passed.push_back(std::move(output));
+    if (pass(output, passed.given_back)) passed.outputs.push_back(std::move(output));
   }
   return passed;
 }
 
-bool RoutedRequests::pass(request::Output& output) {
+bool RoutedRequests::pass(request::Output& output, std::vector<RequestId>& given_back) {
   const auto at = requests_.find(output.request);
   if (at == requests_.end()) return false;
   Entry& entry = at->second;
@@ -101,6 +116,12 @@ bool RoutedRequests::pass(request::Output& output) {
   output.weights = entry.weights;
   output.preemptions = entry.preemptions = entry.preemptions_before + output.preemptions;
   if (!output.finished) return true;
+  if (entry.withdrawn && output.reason == request::FinishReason::kCancelled) {
+    given_back.push_back(output.request);
+    entry.slice = nullptr;
+    output.finished = false;
+    return !output.tokens.empty();
+  }
   if (answers_.size() < kAnswersMax) {
     answers_.emplace_back(entry.request.model, Tokens(std::ssize(entry.request.output)));
   }

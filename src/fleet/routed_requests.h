@@ -33,6 +33,11 @@ class RoutedRequests {
   // What the slice has is no longer its own: outputs of it are dropped from now on, and the slice
   // is not looked at any more. again() follows for each request that has not ended, or forget().
   void withdraw(const FleetSlice& slice);
+  // Its slice is to give it back: it cancels it, and pass() keeps that end to itself. again()
+  // follows, or forget(). False: it has ended.
+  bool withdraw(RequestId id);
+  // Its slice has, and it is with no other.
+  bool is_given_back(RequestId id) const;
   // It has ended without an output of a slice. False: it had ended, or this attempt is not the one
   // that counts.
   bool end(RequestId id, std::int32_t attempt);
@@ -42,9 +47,13 @@ class RoutedRequests {
   // has.
   bool goes_on(RequestId id, std::int32_t attempt) const;
 
+  struct Passed {
+    std::vector<request::Output> outputs;  // to be delivered
+    std::vector<RequestId> given_back;     // requests whose slice has let them go
+  };
   // Of a slice's outputs those that are to be delivered. An end that only says that the slice is
-  // lost is none of them: FleetCore decides what becomes of the request.
-  std::vector<request::Output> pass(std::vector<request::Output> outputs);
+  // lost, or gives the request back, is none of them: FleetCore decides what becomes of it.
+  Passed pass(std::vector<request::Output> outputs);
   // From now on such an end is one.
   void close();
   // Tokens of the answers that have ended, each with its model, since the last call.
@@ -54,6 +63,7 @@ class RoutedRequests {
   struct Entry {
     request::Request request;  // with the output that was delivered, and the attempt that counts
     const FleetSlice* slice = nullptr;  // none: it was withdrawn
+    bool withdrawn = false;             // its slice was told to give it back
     // What earlier attempts had: measurements count them, too.
     Nanos queued{-1};
     Tokens cached{0};
@@ -63,7 +73,7 @@ class RoutedRequests {
     std::int32_t preemptions = 0;
   };
   bool is_lost(const Entry& entry) const;
-  bool pass(request::Output& output);
+  bool pass(request::Output& output, std::vector<RequestId>& given_back);
 
   mutable std::mutex mutex_;  // guards what follows
   std::unordered_map<RequestId, Entry> requests_;

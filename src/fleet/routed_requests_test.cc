@@ -49,10 +49,17 @@ request::Output lost_end(const request::Request& request) {
   return output;
 }
 
+request::Output cancelled_end(const request::Request& request) {
+  request::Output output = output_of(request, {});
+  output.finished = true;
+  output.reason = request::FinishReason::kCancelled;
+  return output;
+}
+
 class RoutedRequestsTest : public ::testing::Test {
  protected:
   std::vector<request::Output> pass(request::Output output) {
-    return routed_.pass({std::move(output)});
+    return routed_.pass({std::move(output)}).outputs;
   }
   NoSlice one_, two_;
   RoutedRequests routed_;
@@ -106,9 +113,39 @@ TEST_F(RoutedRequestsTest, WhatTheFleetEndsIsForgotten) {
   EXPECT_FALSE(routed_.again(RequestId(1), two_));
 }
 
+TEST_F(RoutedRequestsTest, WhatASliceGivesBackGoesOnElsewhere) {
+  ASSERT_TRUE(routed_.add(request_, one_));
+  EXPECT_EQ(pass(cancelled_end(request_)).size(), 1u) << "nobody asked for it: its client did";
+  EXPECT_FALSE(routed_.withdraw(RequestId(1)));
+  ASSERT_TRUE(routed_.add(request_, one_));
+  ASSERT_TRUE(routed_.withdraw(RequestId(1)));
+  EXPECT_EQ(pass(output_of(request_, {5})).size(), 1u) << "it goes on until then";
+  EXPECT_FALSE(routed_.is_given_back(RequestId(1)));
+  const auto passed = routed_.pass({cancelled_end(request_)});
+  EXPECT_TRUE(passed.outputs.empty());
+  EXPECT_EQ(passed.given_back, std::vector{RequestId(1)});
+  EXPECT_TRUE(routed_.is_given_back(RequestId(1)));
+  const request::Request again = routed_.again(RequestId(1), two_).value();
+  EXPECT_EQ(again.output, std::vector<TokenId>{5});
+  EXPECT_FALSE(routed_.is_given_back(RequestId(1)));
+  EXPECT_EQ(pass(cancelled_end(again)).size(), 1u);
+  EXPECT_FALSE(routed_.is_given_back(RequestId(1)));
+}
+
+TEST_F(RoutedRequestsTest, WhatEndsBeforeItIsGivenBackHasEnded) {
+  ASSERT_TRUE(routed_.add(request_, one_));
+  ASSERT_TRUE(routed_.withdraw(RequestId(1)));
+  request::Output end = output_of(request_, {5});
+  end.finished = true;
+  EXPECT_EQ(pass(end).size(), 1u);
+  EXPECT_FALSE(routed_.is_given_back(RequestId(1)));
+}
+
 // Slices that say the tokens 0, 1, 2 … from where they begin, whose outputs are under way for a
-// while, also beyond their loss: the client sees each token once, in order, and one end.
+// while, also beyond their loss, and that give it back: the client sees each token once, in order,
+// and one end.
 TEST(RoutedRequestsHistory, NoTokenIsDeliveredTwiceOrLost) {
+  std::int64_t given = 0;
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     Random random(seed);
     RoutedRequests routed;
@@ -119,12 +156,13 @@ TEST(RoutedRequestsHistory, NoTokenIsDeliveredTwiceOrLost) {
     std::deque<request::Output> under_way[2];
     std::int64_t said = 0, delivered = 0, losses = 0;
     std::size_t at = 0;
-    bool ended = false;
+    bool ended = false, told = false, given_back = false;
     const auto arrive = [&](std::size_t from) {
       if (under_way[from].empty()) return;
       const auto passed = routed.pass({std::move(under_way[from].front())});
       under_way[from].pop_front();
-      for (const request::Output& output : passed) {
+      given_back = given_back || !passed.given_back.empty();
+      for (const request::Output& output : passed.outputs) {
         ASSERT_FALSE(ended);
         for (const auto& token : output.tokens) ASSERT_EQ(token.token, delivered++);
         ended = output.finished;
@@ -153,10 +191,27 @@ TEST(RoutedRequestsHistory, NoTokenIsDeliveredTwiceOrLost) {
         said = std::ssize(running.output);
         ASSERT_EQ(said, delivered);
         at = 1 - at;
+        told = false;
       }
+      if (!ended && !told && random.chance(0.03)) {
+        ASSERT_TRUE(routed.withdraw(RequestId(1)));
+        told = true;
+        under_way[at].push_back(cancelled_end(running));
+      }
+      if (!given_back || ended) continue;
+      ASSERT_TRUE(routed.is_given_back(RequestId(1)));
+      given_back = told = false;
+      under_way[at].clear();
+      running = routed.again(RequestId(1), slices[1 - at]).value();
+      slices[1 - at].lost.clear();
+      losses += 1;
+      given += 1;
+      said = std::ssize(running.output);
+      at = 1 - at;
     }
     ASSERT_EQ(delivered, running.max_tokens.count) << "seed " << seed;
   }
+  EXPECT_GT(given, 1000);
 }
 
 }  // namespace

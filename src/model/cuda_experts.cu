@@ -46,8 +46,7 @@ Result<CudaExperts> CudaExperts::create(const ModelConfig& config, const ModelWe
     made.table_of_layer_.push_back(layer.sparse ? made.tables_count_++ : -1);
     if (layer.sparse) append_tables(config, layer, made.home_);
   }
-  CAUSEWAY_ASSIGN(made.tables_, copy_to_device(workspace.device(), workspace.pieces(),
-                                               std::as_bytes(std::span(made.home_))));
+  CAUSEWAY_ASSIGN(made.tables_, workspace.constant(std::as_bytes(std::span(made.home_))));
   if (made.moves()) CAUSEWAY_TRY(made.make_movable(workspace));
   return std::move(made);
 }
@@ -62,7 +61,7 @@ Status CudaExperts::make_movable(CudaWorkspace& workspace) {
   shown_.assign(experts, -1);
   chosen_before_.assign(experts, 0);
   const auto chosen = std::as_bytes(std::span(chosen_before_));
-  CAUSEWAY_ASSIGN(chosen_, copy_to_device(device, workspace.pieces(), chosen));
+  CAUSEWAY_ASSIGN(chosen_, workspace.constant(chosen));
   CAUSEWAY_ASSIGN(chosen_mirror_, device::CudaPinned::make(device, "which experts were chosen",
                                                            Bytes(std::ssize(chosen))));
   return {};

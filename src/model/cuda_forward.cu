@@ -78,12 +78,9 @@ class CudaForward::State {
   }
 
   Status upload_constants() {
-    CAUSEWAY_ASSIGN(frequencies_, CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
-                                                          rope_frequencies(config_)));
+    CAUSEWAY_ASSIGN(frequencies_, constant(rope_frequencies(config_)));
     if (config_.local_rope_theta) {
-      CAUSEWAY_ASSIGN(local_frequencies_,
-                      CudaArray<double>::make(workspace_.device(), workspace_.pieces(),
-                                              local_rope_frequencies(config_)));
+      CAUSEWAY_ASSIGN(local_frequencies_, constant(local_rope_frequencies(config_)));
     }
     if (!config_.moe) return {};
     CAUSEWAY_ASSIGN(experts_, CudaExperts::create(config_, experts_at_, slots_, workspace_));
@@ -150,6 +147,10 @@ class CudaForward::State {
   }
 
  private:
+  Result<CudaArray<double>> constant(const std::vector<double>& values) {
+    CAUSEWAY_ASSIGN(device::Piece piece, workspace_.constant(std::as_bytes(std::span(values))));
+    return CudaArray<double>(std::move(piece));
+  }
   // Of steps of as many rows: which kernels attention takes.
   static std::int64_t kind_of(const StepShape& shape) {
     return (shape.windowed ? 2 : 0) + (shape.small_batch ? 1 : 0);

@@ -118,7 +118,9 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
                                                              kernels::CudaStream stream) {
   const Parts parts = parts_of(needs, limits);
   CAUSEWAY_ASSIGN(auto library, kernels::gemm::CudaGemm::create());
-  auto made = std::make_unique<CudaWorkspace>(device, limits, sm_count, std::move(library));
+  CAUSEWAY_ASSIGN(auto constants, ConstantCopier::make(device));
+  auto made = std::make_unique<CudaWorkspace>(device, limits, sm_count, std::move(library),
+                                              std::move(constants));
   made->parts_ = parts;
   CAUSEWAY_ASSIGN(made->extents_, device.arena().allocate(device.arena().extents_for(parts.end),
                                                           device::Arena::End::kHigh));

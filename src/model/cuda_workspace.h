@@ -13,6 +13,7 @@
 #include "kernels/cuda_stream.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "model/config.h"
+#include "model/cuda_array.h"
 
 namespace causeway::model {
 
@@ -69,12 +70,13 @@ class CudaWorkspace {
 
   // For create().
   CudaWorkspace(device::Device& device, const CudaStepLimits& limits, int sm_count,
-                kernels::gemm::CudaGemm library)
+                kernels::gemm::CudaGemm library, ConstantCopier constants)
       : device_(device),
         limits_(limits),
         sm_count_(sm_count),
         library_(device, std::move(library)),
-        pieces_(device.arena()) {}
+        pieces_(device.arena()),
+        constants_(std::move(constants)) {}
 
   // kInvalidArgument when this model needs more than those for which the workspace was made.
   Status check_room(const ModelConfig& model) const;
@@ -85,6 +87,10 @@ class CudaWorkspace {
   device::Device& device() const { return device_; }
   // For what models and the executor keep beside it: constants, tables, what sampling reads.
   device::Pieces& pieces() { return pieces_; }
+  // A copy that is complete when this returns. One thread at a time.
+  Result<device::Piece> constant(std::span<const std::byte> bytes) {
+    return constants_.copy(bytes, pieces_);
+  }
 
   CudaActivations activations(const ModelConfig& model) const;
   std::int32_t* tables() const { return reinterpret_cast<std::int32_t*>(at(Bytes(0))); }
@@ -106,6 +112,7 @@ class CudaWorkspace {
   device::CudaOwned<kernels::gemm::CudaGemm> library_;
   device::Extents extents_;
   device::Pieces pieces_;
+  ConstantCopier constants_;
   Parts parts_;
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -65,6 +66,10 @@ class FleetSimulation {
   void arrive();
   void tell(const fleet::Event& event);
   void apply(const fleet::Route& route);
+  void apply(const fleet::Withdraw& withdraw) {
+    withdrawn_.insert(withdraw.request);
+    slice(withdraw.slice).core().cancel(withdraw.request, clock_.now());
+  }
   void apply(const fleet::CancelOn&) { CAUSEWAY_CHECK(false, "nobody cancels here"); }
   void apply(const fleet::Refuse& refuse) { recorder_.refused(refuse.request, clock_.now()); }
   void apply(const fleet::LoadFailed&) {}
@@ -104,8 +109,16 @@ class FleetSimulation {
   Bytes host_used() const;
   void report_sums(FleetSimulationReport& report) const;
 
+  // Whether requests go on on other slices, behind what they have answered.
+  static bool resumes(const FleetSimulationOptions& options) {
+    const bool migrates = options.placement == fleet::PlacementKind::kLocality;
+    return options.gpu_parts.has_value() || (migrates && options.fleet.moves);
+  }
+
   const FleetSimulationOptions& options_;
   const Workload& workload_;
+  const bool resumes_;
+  SimulationOptions slice_options_;
   ManualClock clock_;
   std::vector<SharedLink> links_;  // by machine
   std::vector<std::unique_ptr<SimulatedSlice>> slices_;
@@ -122,6 +135,9 @@ class FleetSimulation {
   std::vector<fleet::Unload> unloads_;       // under way
   std::map<ModelId, bool> home_;             // in host memory; false: on its way
 
+  std::unordered_map<RequestId, std::vector<TokenId>> answers_;  // so far, of those that may go on
+  std::unordered_set<RequestId> withdrawn_;                      // told to be given back
+
   // Where slices change.
   std::optional<GpuParts> parts_;
   SharedMemory memory_;
@@ -130,8 +146,7 @@ class FleetSimulation {
   int wanted_ = 0;                       // parts, from when the fleet was asked
   std::vector<fleet::SliceId> closing_;  // told to, and not done yet
   std::optional<Nanos> reopen_at_;
-  SimulationReport past_;                                        // of slices that were closed
-  std::unordered_map<RequestId, std::vector<TokenId>> answers_;  // of requests that are served
+  SimulationReport past_;  // of slices that were closed
 };
 
 std::vector<std::string> FleetSimulation::names_of(const std::vector<ModelShape>& models) {
@@ -185,6 +200,8 @@ std::int64_t FleetSimulation::slices_max() const {
 FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Workload& workload)
     : options_(options),
       workload_(workload),
+      resumes_(resumes(options)),
+      slice_options_(options.slice),
       links_(static_cast<std::size_t>(options.machines),
              {.free = {}, .free_out = {}, .sharers = options.slices}),
       due_(slices_max()),
@@ -200,10 +217,11 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
     open_parts(options.gpu_parts->parts);
     return;
   }
+  if (resumes_) slice_options_.fast_forward = false;  // it does not tell tokens one by one
   for (std::int64_t i = 0; i < options.slices * options.machines; ++i) {
     SharedLink* const link = &links_[static_cast<std::size_t>(i / options.slices)];
     slices_.push_back(std::make_unique<SimulatedSlice>(
-        options.slice, clock_,
+        slice_options_, clock_,
         SimulatedSlice::Shared{.link = options.slices > 1 ? link : nullptr}));
   }
 }
@@ -308,9 +326,13 @@ void FleetSimulation::arrive() {
 }
 
 void FleetSimulation::take_outputs(SimulatedSlice& slice) {
-  for (const request::Output& output : slice.core().take_outputs()) {
-    recorder_.record(output, slice.tells_at());
-    if (parts_) keep_answer(output);
+  for (request::Output& output : slice.core().take_outputs()) {
+    const bool told = output.finished && withdrawn_.erase(output.request) > 0;
+    const bool back = told && output.reason == request::FinishReason::kCancelled;
+    if (back) output.finished = false;
+    if (!back || !output.tokens.empty()) recorder_.record(output, slice.tells_at());
+    if (resumes_) keep_answer(output);
+    if (back) tell(fleet::RequestWithdrawn{output.request});
     if (output.finished) tell(fleet::RequestEnded{output.request});
   }
 }
@@ -448,7 +470,7 @@ void FleetSimulation::keep_answer(const request::Output& output) {
   for (const request::OutputToken& token : output.tokens) answer.push_back(token.token);
   if (!output.finished) return;
   const Arrival& arrival = workload_[static_cast<std::size_t>(output.request.value)];
-  parts_->ended(arrival.model, Tokens(std::ssize(answer)), clock_.now());
+  if (parts_) parts_->ended(arrival.model, Tokens(std::ssize(answer)), clock_.now());
   answers_.erase(output.request);
 }
 
@@ -555,12 +577,14 @@ std::string to_text(const FleetSimulationReport& report) {
   const fleet::FleetCounters& fleet = report.fleet;
   return to_text(report.serving) +
          fmt::format(
-             "fleet: {} slices, placement {}; {} loads, {} failed, {} unloads, {} moves, {} models "
-             "drained, {} placed with best effort; all models at once ask for {:.2f} of the link, "
+             "fleet: {} slices, placement {}; {} loads, {} failed, {} unloads, {} moves, {} "
+             "migrations, {} models drained, {} placed with best effort; all models at once ask "
+             "for {:.2f} of the link, "
              "{:.2f} of "
              "it was used\n",
              report.slices, report.placement, fleet.loads, fleet.loads_failed, fleet.unloads,
-             fleet.moves, fleet.drains, fleet.best_effort, report.demand, report.link_busy);
+             fleet.moves, fleet.migrations, fleet.drains, fleet.best_effort, report.demand,
+             report.link_busy);
 }
 
 std::string to_json(const FleetSimulationReport& report) {
@@ -574,6 +598,8 @@ std::string to_json(const FleetSimulationReport& report) {
                    {"loads_failed", report.fleet.loads_failed},
                    {"unloads", report.fleet.unloads},
                    {"moves", report.fleet.moves},
+                   {"migrations", report.fleet.migrations},
+                   {"migrated", report.fleet.migrated},
                    {"drains", report.fleet.drains},
                    {"best_effort", report.fleet.best_effort},
                    {"link_demand", report.demand},

@@ -3,32 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+
+#include "slice/sm_rates.h"
 
 namespace causeway::simulate {
-namespace {
-
-struct Read {
-  double processors = 0, bandwidth = 0;  // shares
-};
-constexpr std::array kReads = {Read{0, 0}, Read{16.0 / 132, 0.54}, Read{32.0 / 132, 0.77},
-                               Read{56.0 / 132, 0.89}, Read{1, 1}};
-
-double bandwidth_of(double processors) {
-  const auto above = std::find_if(kReads.begin() + 1, kReads.end() - 1,
-                                  [&](const Read& read) { return read.processors >= processors; });
-  const Read& low = *(above - 1);
-  const double part = (processors - low.processors) / (above->processors - low.processors);
-  return low.bandwidth + part * (above->bandwidth - low.bandwidth);
-}
-
-}  // namespace
-
 HardwareProfile part_of(const HardwareProfile& machine, const slice::SliceGpu& gpu, int parts) {
   if (parts == 1) return machine;
   const int processors = slice::parts_of(gpu, 0, parts).front().processors;
   const double share = static_cast<double>(processors) / gpu.processors;
-  const double bandwidth = bandwidth_of(share);
+  const double bandwidth = slice::bandwidth_alone(share);
   HardwareProfile part = machine;
   part.name = fmt::format("{}, {} SMs", machine.name, processors);
   part.flops_per_second *= share;

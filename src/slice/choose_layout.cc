@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "slice/sm_rates.h"
 
 namespace causeway::slice {
 namespace {
@@ -20,8 +21,9 @@ struct OnPart {
   const MeasuredDemand* asked = nullptr;
   double prompt = 0;  // of one prompt
   double chunk = 0;   // the most of it that is computed in a step
-  double step = 0;    // of one token
+  double step = 0;    // of one token, while no other part reads
   double target = 0;  // between tokens
+  double steps = 0;   // a second
   double load = 0;    // of the part's time
 };
 
@@ -31,17 +33,63 @@ OnPart on_part(const SliceGpu& gpu, int processors, const MeasuredDemand& asked,
   const double a_token = asked.model.flops_per_token / (gpu.flops_per_second_each * processors);
   on.prompt = a_token * asked.prompt;
   on.chunk = a_token * std::min(asked.prompt, static_cast<double>(step_tokens.count));
-  on.step = static_cast<double>(asked.model.bytes_per_step.count) /
-            (gpu.bytes_per_second_each * processors);
+  const double bandwidth = gpu.bytes_per_second_each * gpu.processors;
+  const double part = bandwidth_alone(static_cast<double>(processors) / gpu.processors);
+  on.step = static_cast<double>(asked.model.bytes_per_step.count) / (bandwidth * part);
   on.target = std::max(1e-9, to_seconds(asked.model.tpot));
   // Requests of a model share its steps, and need no more of them than the target asks for.
-  const double steps = std::min(asked.rate * asked.output, 1 / on.target);
-  on.load = asked.rate * on.prompt + steps * on.step;
+  on.steps = std::min(asked.rate * asked.output, 1 / on.target);
+  on.load = asked.rate * on.prompt + on.steps * on.step;
   return on;
 }
 
+using Part = std::vector<OnPart>;
+
+double load_of(const Part& part) {
+  double load = 0;
+  for (const OnPart& one : part) load += one.load;
+  return load;
+}
+
+// The share of its time in which the part reads weights.
+double reads(const Part& part) {
+  double reads = 0;
+  for (const OnPart& one : part) reads += one.steps * one.step;
+  return std::min(reads, kBusyMost);
+}
+
+// The largest first, each to the part with the least load.
+std::vector<Part> spread(std::vector<OnPart> models, int parts) {
+  std::stable_sort(models.begin(), models.end(),
+                   [](const OnPart& a, const OnPart& b) { return a.load > b.load; });
+  std::vector<Part> spread(static_cast<std::size_t>(parts));
+  for (const OnPart& one : models) {
+    std::min_element(spread.begin(), spread.end(), [](const Part& a, const Part& b) {
+      return load_of(a) < load_of(b);
+    })->push_back(one);
+  }
+  return spread;
+}
+
+// While all parts read they have equal shares of the bandwidth, which is less than each has alone.
+void share_bandwidth(std::vector<Part>& parts, double part_alone) {
+  const auto count = static_cast<double>(parts.size());
+  std::vector<double> busy;
+  for (const Part& part : parts) busy.push_back(reads(part));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    double others = 1;  // all of them read
+    for (std::size_t j = 0; j < parts.size(); ++j) others *= i == j ? 1 : busy[j];
+    const double slower = 1 + others * std::max(0.0, count * part_alone - 1);
+    for (OnPart& one : parts[i]) {
+      one.load += one.steps * one.step * (slower - 1);
+      one.step *= slower;
+    }
+  }
+}
+
 // How many of the model's requests are in time, a second.
-double in_time(const OnPart& model, std::span<const OnPart> part, double load) {
+double in_time(const OnPart& model, const Part& part) {
+  const double load = load_of(part);
   if (model.step > model.target) return 0;
   const double pace = std::min(model.target, model.step / (1 - std::min(load, kBusyMost)));
   double late = 0;  // prompts of others that come while one answers
@@ -70,22 +118,15 @@ double share_in_time(const SliceGpu& gpu, int parts, std::span<const MeasuredDem
   for (const MeasuredDemand& one : models) {
     if (one.rate > 0) all.push_back(on_part(gpu, processors, one, step_tokens));
   }
-  // The largest first, each to the part with the least.
-  std::stable_sort(all.begin(), all.end(),
-                   [](const OnPart& a, const OnPart& b) { return a.load > b.load; });
-  std::vector<std::vector<OnPart>> of_part(static_cast<std::size_t>(parts));
-  std::vector<double> load(static_cast<std::size_t>(parts));
-  for (const OnPart& one : all) {
-    const auto at =
-        static_cast<std::size_t>(std::min_element(load.begin(), load.end()) - load.begin());
-    of_part[at].push_back(one);
-    load[at] += one.load;
+  std::vector<Part> of_part = spread(std::move(all), parts);
+  if (parts > 1) {
+    share_bandwidth(of_part, bandwidth_alone(static_cast<double>(processors) / gpu.processors));
   }
   double asked = 0, kept = 0;
-  for (std::size_t i = 0; i < of_part.size(); ++i) {
-    for (const OnPart& one : of_part[i]) {
+  for (const Part& part : of_part) {
+    for (const OnPart& one : part) {
       asked += one.asked->rate;
-      kept += in_time(one, of_part[i], load[i]);
+      kept += in_time(one, part);
     }
   }
   return asked > 0 ? kept / asked : 1;

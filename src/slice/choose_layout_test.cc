@@ -50,6 +50,14 @@ TEST(ChooseLayout, OneModelNeedsTheWholeGpu) {
   EXPECT_LT(share_in_time(kH100, 2, kOne, kStep), 0.7);
 }
 
+// A step of 8 ms on the whole GPU: 9 on a half that reads alone, 16 while the other half reads too.
+TEST(ChooseLayout, AHalfReadsMoreThanHalfWhileTheOtherIsIdle) {
+  const MeasuredDemand one =
+      model({.billions = 12, .tpot = millis(12), .rate = 10, .prompt = 10, .output = 100});
+  EXPECT_GT(share_in_time(kH100, 2, std::vector{one}, kStep), 0.9);
+  EXPECT_LT(share_in_time(kH100, 2, std::vector{one, one}, kStep), 0.5);
+}
+
 TEST(ChooseLayout, NothingIsInTimeWhereWeightsDoNotFit) {
   const std::vector large = {model({.billions = 20, .rate = 1})};
   EXPECT_EQ(share_in_time(kH100, 2, large, kStep), 0);

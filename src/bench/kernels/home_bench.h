@@ -54,7 +54,7 @@ struct HomeBenchRow {
   std::int64_t m = 0;  // 0: a row about W alone (floor, copy)
   double alpha = 0;
   double median_ms = 0, lowest_ms = 0, highest_ms = 0;
-  double limit_ms = 0;  // the larger of copy and resident; 0: not measured
+  double limit_ms = 0;  // the larger of W copied, in turns with it, and resident; 0: not measured
   double error = 0;     // ‖O − resident O‖ ÷ ‖resident O‖
   bool right = true;
   int cluster_ctas = 0;  // of HybridGEMM

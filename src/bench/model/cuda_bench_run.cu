@@ -115,8 +115,7 @@ Status Bench::prepare() {
   CAUSEWAY_ASSIGN(workspace_, CudaWorkspace::create(device_, c, limits,
                                                     device_.capabilities().processors, stream_));
   constexpr std::uint64_t kNone = 0;
-  CAUSEWAY_ASSIGN(experts_read_, copy_to_device(device_, workspace_->pieces(),
-                                                std::as_bytes(std::span(&kNone, 1))));
+  CAUSEWAY_ASSIGN(experts_read_, workspace_->constant(std::as_bytes(std::span(&kNone, 1))));
   auto* experts_read = c.moe ? reinterpret_cast<std::uint64_t*>(experts_read_.data()) : nullptr;
   CAUSEWAY_ASSIGN(forward_,
                   CudaForward::create(c, {.cached = {&placed, weights_memory_.data()}}, *workspace_,

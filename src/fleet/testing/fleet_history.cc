@@ -1,14 +1,8 @@
 #include "fleet/testing/fleet_history.h"
 
 #include <algorithm>
-#include <iterator>
-#include <map>
-#include <memory>
-#include <set>
-#include <utility>
-#include <vector>
 
-#include "base/random.h"
+#include "fleet/testing/fleet_history_state.h"
 #include "fleet/testing/placement_scan.h"
 
 namespace causeway::fleet::testing {
@@ -19,137 +13,13 @@ bool gives_up(const Action& task) {
   return std::holds_alternative<Unload>(task) || std::holds_alternative<Drop>(task);
 }
 
-class History {
- public:
-  explicit History(std::uint64_t seed) : random_(seed) { start(); }
-
-  FleetHistoryReport run() {
-    const std::int64_t events = random_.between(20, 300);
-    for (std::int64_t i = 0; i < events && failure_.empty(); ++i) happen();
-    settle();
-    report_.failure = failure_;
-    report_.counters = core_->counters();
-    return report_;
-  }
-
- private:
-  struct Asked {
-    ModelId model;
-    SliceId slice;  // none: held
-    std::int64_t routed = 0;
-    bool cancelled = false;      // while it ran
-    Nanos lost_at = Nanos(-1);   // its slice; negative: it runs, or never did
-    std::int64_t withdrawn = 0;  // from slices that were closed
-    std::int64_t struck = 0;     // in a step of slices that were lost
-    std::int64_t waited = 0;     // in those that were lost
-    bool loads = false;          // asks for the model alone
-    bool poison = false;         // brings down every slice that computes it
-  };
-
-  void start();
-  void happen();
-  void settle();
-  void tell(const Event& event);
-  std::string state() const;
-  void arrive();
-  void cancel();
-  void ask();
-  void tell_ask(RequestId id, const Event& event);
-  void ask_to_load(RequestId id, ModelId model);
-  void ask_to_unload(RequestId id, ModelId model);
-  void ask_to_sleep(RequestId id);
-  void ask_to_reload(RequestId id);
-  CatalogueRead read_catalogue();
-  ModelSpec new_model(std::int64_t number);
-  void end_one();
-  void answer_one();
-  void lose_or_return();
-  void lose(SliceId slice, RequestId by = {});
-  void strike(RequestId poison);
-  void stall();
-  void resize();
-  void open_others();
-  void end_late(const std::vector<RequestId>& routed);
-  void pass_time();
-  Event answer_to(const Action& task);
-  Event load_ended(ModelId model, SliceId slice);
-  Event unload_ended(const Unload& unload);
-
-  void apply(const Route& route);
-  void apply(const CancelOn& cancel);
-  void apply(const Refuse& refuse);
-  void apply(const Answered& answered);
-  void apply(const LoadFailed& failed) {
-    if (failed.error.message.empty()) fail("a load fails without a reason");
-  }
-  void apply(const Measure& measure) { take(measure.model, measure); }
-  void apply(const Load& load);
-  void apply(const Unload& unload);
-  void apply(const Drop& drop);
-  void apply(const Resize& resize);
-  void apply(const ModelRemoved& removed);
-  void apply(const ModelKept& kept);
-  void apply(const Reread&) {
-    if (std::exchange(rereads_, true)) fail("the catalogue is read twice at once");
-  }
-  void take(ModelId model, const Action& task);
-
-  void fail(const std::string& what) {
-    if (failure_.empty()) failure_ = what;
-  }
-  bool uses(ModelId model) const;
-  bool rests(ModelId model) const;
-  bool is_left(ModelId model, bool keeps_home) const;
-  Bytes bytes(ModelId model) const { return bytes_[static_cast<std::size_t>(model.value)]; }
-  const ModelSpec& spec(ModelId model) const {
-    return spec_.models[static_cast<std::size_t>(model.value)];
-  }
-  Bytes host_used() const;
-  std::set<ModelId>& on(SliceId slice) { return slices_[static_cast<std::size_t>(slice.value)]; }
-  bool is_up(SliceId slice) const { return up_[static_cast<std::size_t>(slice.value)]; }
-  template <typename Map>
-  auto any_of(Map& map) {
-    return std::next(map.begin(), random_.below(std::ssize(map)));
-  }
-
-  Random random_;
-  FleetSpec spec_;
-  FleetOptions options_;
-  std::unique_ptr<FleetCore> core_;
-  Nanos now_;
-  std::vector<Bytes> bytes_;  // of models in host memory
-  Bytes budget_;
-  std::vector<std::set<ModelId>> slices_;  // what is on them
-  std::vector<bool> up_, open_;
-  std::set<SliceId> closing_;                        // these are to be
-  bool closed_ = false;                              // they are, and others are to come
-  Nanos drained_at_;                                 // when they have to be
-  std::vector<std::int64_t> lost_;                   // how often each was lost, or closed
-  std::set<std::pair<ModelId, SliceId>> forgotten_;  // attached after an unload that failed
-  std::set<ModelId> home_;
-  std::map<ModelId, Action> tasks_;                // that wait for their answers
-  std::map<ModelId, std::int64_t> loading_since_;  // losses of the slice when the load began
-  std::map<RequestId, Asked> requests_;
-  std::set<RequestId> ended_;
-  std::map<RequestId, Event> asks_;  // but those for loads, which are held as requests are
-  std::set<RequestId> asks_refused_;
-  std::int64_t next_request_ = 0;
-  std::int64_t wanted_ = 0;
-  std::int64_t arriving_ = -1;  // the request that is being told of
-  bool stalled_ = false;        // the loader, as the core knows
-  bool resizes_ = false;
-  bool rereads_ = false;                  // the loader, the catalogue
-  RequestId reloader_;                    // who asked for that last
-  std::map<ModelId, RequestId> removed_;  // as the core has said, and for whom
-  std::set<ModelId> gone_;                // whose folders are, as the event being told says
-  std::vector<RequestId> withdrawn_;      // by the event that is being told
-  std::string failure_;
-  FleetHistoryReport report_;
-};
+}  // namespace
 
 void History::start() {
-  const std::int64_t models = random_.between(1, 8), slices = random_.between(1, 4);
-  const bool limits = random_.chance(0.7), moves = random_.chance(0.4);
+  const bool limits = random_.chance(0.7), moves = random_.chance(0.5);
+  const bool migrates = moves && random_.chance(0.3);
+  const std::int64_t models = random_.between(1, 8);
+  const std::int64_t slices = migrates ? random_.between(2, 4) : random_.between(1, 4);
   Bytes most, all;
   for (std::int64_t i = 0; i < models; ++i) {
     spec_.models.push_back(new_model(i));
@@ -179,7 +49,8 @@ void History::start() {
               .seed = random_.bits()};
   resizes_ = random_.chance(0.5);
   if (random_.chance(0.6)) options_.drain_after = millis(random_.between(0, 1000));
-  const auto kind = static_cast<PlacementKind>(random_.below(5));
+  const auto kind =
+      migrates ? PlacementKind::kLocality : static_cast<PlacementKind>(random_.below(5));
   auto policy =
       kind == PlacementKind::kBandwidth ? make_compared_placement() : make_placement(kind);
   core_ = std::make_unique<FleetCore>(spec_, options_, std::move(policy));
@@ -228,7 +99,7 @@ void History::happen() {
   const double dice = random_.uniform();
   if (dice < 0.35) return arrive();
   if (dice < 0.42) return cancel();
-  if (dice < 0.62) return end_one();
+  if (dice < 0.62) return random_.chance(0.5) ? end_one() : give_back();
   if (dice < 0.87) return answer_one();
   if (dice < 0.90) return lose_or_return();
   if (dice < 0.91) return stall();
@@ -260,146 +131,6 @@ void History::cancel() {
   tell(RequestCancelled{at->first});
 }
 
-void History::ask() {
-  const RequestId id(next_request_++);
-  const ModelId model(random_.below(std::ssize(spec_.models)));
-  report_.asks += 1;
-  switch (random_.below(8)) {
-    case 0: return ask_to_sleep(id);
-    case 1: wanted_ += std::ssize(spec_.models); return tell_ask(id, WakeAsked{id});
-    case 2: return tell_ask(id, PinAsked{id, model, random_.chance(0.3)});
-    case 3: return ask_to_load(id, model);
-    case 4:
-    case 5: return ask_to_reload(id);
-    default: return ask_to_unload(id, model);
-  }
-}
-
-// The answer, which may come at once, takes the ask off the list.
-void History::tell_ask(RequestId id, const Event& event) {
-  asks_.emplace(id, event);
-  tell(event);
-}
-
-void History::ask_to_load(RequestId id, ModelId model) {
-  requests_[id] = {.model = model, .slice = {}, .loads = true};
-  report_.requests += 1;
-  tell(LoadAsked{id, model});
-}
-
-// No requests, no pin, and nothing is being done to it.
-bool History::rests(ModelId model) const {
-  const bool asked = std::any_of(requests_.begin(), requests_.end(),
-                                 [&](const auto& one) { return one.second.model == model; });
-  return !asked && !spec(model).pinned && !tasks_.contains(model) && !removed_.contains(model);
-}
-
-// What was left behind by an unload that failed is another matter.
-bool History::is_left(ModelId model, bool keeps_home) const {
-  for (std::size_t i = 0; i < slices_.size(); ++i) {
-    const SliceId slice(static_cast<std::int64_t>(i));
-    if (slices_[i].contains(model) && !forgotten_.contains({model, slice})) return false;
-  }
-  return keeps_home || !home_.contains(model);
-}
-
-void History::ask_to_unload(RequestId id, ModelId model) {
-  const UnloadAsked event{id, model, random_.chance(0.3)};
-  const bool may = rests(model) && closing_.empty() && !stalled_;
-  tell_ask(id, event);
-  if (may && asks_refused_.contains(id)) fail("a model that rests is not unloaded");
-}
-
-void History::ask_to_sleep(RequestId id) {
-  const SleepAsked event{id, random_.chance(0.5)};
-  tell_ask(id, event);
-  if (asks_refused_.contains(id)) return;
-  for (std::int64_t i = 0; i < core_->models(); ++i) {
-    const bool idle = core_->model(ModelId(i)).phase == ModelPhase::kReady && rests(ModelId(i));
-    if (idle) fail("a model without requests does not sleep");
-  }
-}
-
-void History::ask_to_reload(RequestId id) {
-  if (!rereads_) reloader_ = id;
-  const bool may = !rereads_ && closing_.empty() && !stalled_;
-  tell_ask(id, ReloadAsked{id});
-  if (may && !rereads_) fail("the catalogue is not read though nothing is in the way");
-}
-
-// Some folders are gone, some are new or back; or none can be read.
-CatalogueRead History::read_catalogue() {
-  report_.reloads += 1;
-  if (random_.chance(0.1)) return {unavailable("no such folder")};
-  CatalogueNews news;
-  for (std::int64_t i = 0; i < std::ssize(spec_.models); ++i) {
-    const ModelId id(i);
-    if (!removed_.contains(id)) {
-      if (random_.chance(0.4)) news.gone.push_back(id);
-    } else if (core_->model(id).phase == ModelPhase::kCold && random_.chance(0.5)) {
-      spec_.models[static_cast<std::size_t>(i)].pinned = random_.chance(0.1);
-      news.found.push_back({id, spec(id)});
-    }
-  }
-  for (std::int64_t more = random_.below(3); more > 0 && std::ssize(spec_.models) < 12; --more) {
-    const ModelId id(std::ssize(spec_.models));
-    spec_.models.push_back(new_model(id.value));
-    news.found.push_back({id, spec(id)});
-  }
-  for (const FoundModel& found : news.found) removed_.erase(found.model);
-  report_.found += std::ssize(news.found);
-  gone_ = {news.gone.begin(), news.gone.end()};
-  return {std::move(news)};
-}
-
-void History::apply(const ModelRemoved& removed) {
-  if (!removed_.emplace(removed.model, reloader_).second) fail("a model is removed twice");
-  if (!gone_.contains(removed.model)) fail("a model is removed whose folder is there");
-  if (spec(removed.model).pinned) fail("a pinned model is removed");
-  if (uses(removed.model)) fail("a model is removed that has requests");
-}
-
-// At once, or later, because a slice does not let go of it.
-void History::apply(const ModelKept& kept) {
-  report_.gone_kept += 1;
-  if (kept.why.message.empty()) fail("a model is kept without a reason");
-  if (removed_.erase(kept.model) > 0) return;
-  if (!gone_.contains(kept.model)) fail("a model is kept that was not to go");
-  if (rests(kept.model) && closing_.empty()) fail("a model that rests is not removed");
-}
-
-void History::apply(const Answered& answered) {
-  const Status& result = answered.result;
-  if (!result.ok() && result.error().message.empty()) fail("an ask is refused without a reason");
-  report_.asks_refused += !result.ok();
-  if (!result.ok()) asks_refused_.insert(answered.ask);
-  if (const auto at = requests_.find(answered.ask); at != requests_.end()) {
-    if (!at->second.loads) return fail("a request is answered as an ask is");
-    if (result.ok() && is_left(at->second.model, true)) fail("a model is said to be loaded");
-    report_.loaded_asked += result.ok();
-    requests_.erase(at);
-    ended_.insert(answered.ask);
-    return;
-  }
-  const auto at = asks_.find(answered.ask);
-  if (at == asks_.end()) return fail("an ask is answered twice, or was never made");
-  const Event asked = at->second;
-  asks_.erase(at);
-  if (!result.ok()) return;
-  if (const auto* unload = std::get_if<UnloadAsked>(&asked)) {
-    report_.unloaded_asked += 1;
-    if (!is_left(unload->model, unload->keeps_home)) fail("a model is said to have left");
-  } else if (const auto* pin = std::get_if<PinAsked>(&asked)) {
-    spec_.models[static_cast<std::size_t>(pin->model.value)].pinned = pin->pinned;
-  }
-  report_.slept += std::holds_alternative<SleepAsked>(asked);
-  if (!std::holds_alternative<ReloadAsked>(asked)) return;
-  for (const auto& [model, ask] : removed_) {
-    if (ask == answered.ask && !is_left(model, false))
-      fail("the catalogue is said to be read, and models have not left");
-  }
-}
-
 // Of those that run.
 void History::end_one() {
   std::vector<RequestId> running;
@@ -412,6 +143,23 @@ void History::end_one() {
   requests_.erase(id);
   ended_.insert(id);
   tell(RequestEnded{id});
+}
+
+// One that was to be given back, if there is any; else one ends.
+void History::give_back() {
+  std::vector<RequestId> told;
+  for (const auto& [id, asked] : requests_) {
+    if (asked.slice.valid() && asked.given_back) told.push_back(id);
+  }
+  if (told.empty()) return end_one();
+  const RequestId id = told[static_cast<std::size_t>(random_.below(std::ssize(told)))];
+  Asked& asked = requests_.at(id);
+  asked.slice = {};
+  asked.lost_at = now_;
+  asked.withdrawn += 1;
+  asked.given_back = false;
+  report_.given_back += 1;
+  tell(RequestWithdrawn{id});
 }
 
 void History::answer_one() {
@@ -633,6 +381,7 @@ void History::apply(const Route& route) {
   if (closing_.contains(route.slice)) fail("a request is routed to a slice that is to be closed");
   at->second.slice = route.slice;
   at->second.lost_at = Nanos(-1);
+  at->second.given_back = false;
 }
 
 void History::apply(const CancelOn& cancel) {
@@ -640,6 +389,15 @@ void History::apply(const CancelOn& cancel) {
   if (at == requests_.end() || at->second.slice != cancel.slice) {
     fail("a request is cancelled where it is not");
   }
+}
+
+void History::apply(const Withdraw& withdraw) {
+  const auto at = requests_.find(withdraw.request);
+  if (at == requests_.end() || at->second.slice != withdraw.slice) {
+    return fail("a request is taken back where it is not");
+  }
+  if (at->second.cancelled) fail("a request is taken back that was cancelled");
+  if (std::exchange(at->second.given_back, true)) fail("a request is taken back twice");
 }
 
 void History::apply(const Refuse& refuse) {
@@ -772,7 +530,7 @@ void History::settle() {
                                                 !closing_.empty() || !asks_.empty() || rereads_);
        ++i) {
     if (i > bound) return fail("requests do not end: " + state());
-    end_one();
+    give_back();
     if (returns) all_return();
     answer_one();
     if (const auto wakeup = core_->next_wakeup()) {
@@ -787,8 +545,6 @@ void History::settle() {
   if (std::ssize(ended_) != report_.requests) fail("a request was lost");
   if (core_->waiting() != 0 || core_->loads_pending()) fail("something waits for nobody");
 }
-
-}  // namespace
 
 FleetHistoryReport run_fleet_history(std::uint64_t seed) { return History(seed).run(); }
 

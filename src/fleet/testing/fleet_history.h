@@ -21,6 +21,7 @@ struct FleetHistoryReport {
   std::int64_t waited_long = 0;     // moved, though they waited in more of them than that
   std::int64_t drops = 0;
   std::int64_t ended_late = 0;   // told after the loss of their slice
+  std::int64_t given_back = 0;   // requests, by slices that their models leave
   std::int64_t stalls = 0;       // of the loader
   std::int64_t opened_none = 0;  // slices that were closed, and none came in their place
   std::int64_t asks = 0;         // of the operator

@@ -1,0 +1,25 @@
+#include "slice/sm_rates.h"
+
+#include <algorithm>
+#include <array>
+
+namespace causeway::slice {
+namespace {
+
+struct Read {
+  double processors = 0, bandwidth = 0;  // shares
+};
+constexpr std::array kReads = {Read{0, 0}, Read{16.0 / 132, 0.54}, Read{32.0 / 132, 0.77},
+                               Read{56.0 / 132, 0.89}, Read{1, 1}};
+
+}  // namespace
+
+double bandwidth_alone(double processors) {
+  const auto above = std::find_if(kReads.begin() + 1, kReads.end() - 1,
+                                  [&](const Read& read) { return read.processors >= processors; });
+  const Read& low = *(above - 1);
+  const double part = (processors - low.processors) / (above->processors - low.processors);
+  return low.bandwidth + part * (above->bandwidth - low.bandwidth);
+}
+
+}  // namespace causeway::slice
