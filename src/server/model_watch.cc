@@ -42,8 +42,8 @@ void append_changes(const std::string& name, const WatchedModel& before, const W
   const bool failed = after.loads_failed > before.loads_failed;
   const bool loads = after.value == "loading";
   // What has been loaded, or could not be, has been loading in between.
-  const bool passed = before.value != "loading" && (after.value == "loaded" || failed) && !loads;
-  if (passed && before.value != "sleeping") out.push_back(status_of(name, "loading"));
+  const bool loaded = before.value == "unloaded" && after.value == "loaded";
+  if (loaded || (failed && before.value != "loading")) out.push_back(status_of(name, "loading"));
   if (failed) out.push_back(status_of(name, "unloaded", R"(,"failed":true)"));
   const bool told = failed && after.value == "unloaded";
   const bool changed = before.value != after.value || failed;

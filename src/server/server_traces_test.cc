@@ -144,6 +144,11 @@ TEST_F(TracesTest, TellWhyARequestFailed) {
 
 TEST_F(TracesTest, EveryChoiceHasItsStages) {
   start();
+  fleet->on_submit = [](const request::Request&) -> Result<Script> {
+    Script script = says("x");
+    script.queued = Nanos(1);
+    return script;
+  };
   chat(R"("n":2)");
   completion(R"("prompt":["a","b","c","d","e"],"n":2)");
   const auto all = spans(2);

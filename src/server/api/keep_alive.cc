@@ -45,7 +45,7 @@ std::optional<double> take_unit(std::string_view& text) {
 
 std::optional<Nanos> from_seconds(double seconds) {
   if (!(std::abs(seconds) <= kSecondsMax)) return {};
-  return seconds < 0 ? kKeepForEver : nanos_from_seconds(seconds);
+  return seconds < 0 ? kKeepForEver : Nanos(std::llround(seconds * 1e9));
 }
 
 }  // namespace

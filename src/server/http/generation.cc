@@ -25,9 +25,8 @@ Endpoint endpoint_of(Route route) {
 ApiError may_not_keep() {
   ApiError error = unauthorised();
   error.message =
-      "`keep_alive` changes what is loaded: send a key for administration as header x-admin-key, "
-      "or "
-      "where there is none, ask from this machine";
+      "`keep_alive` changes what is loaded: send a key for administration as header x-admin-key; "
+      "where there is none, pages of other sites may not send it";
   error.param = "keep_alive";
   return error;
 }

@@ -69,8 +69,9 @@ void visit_choice(const RequestTrace& trace, const ChoiceTrace& run, Visit visit
   waited("load_model", at.submitted, at.held);
   waited("bring_weights", at.held, at.weights);
   waited("queue", at.weights, at.started);
-  if (run.queued >= Nanos(0)) visit("prefill", at.started, at.first_token);
-  if (run.first_token >= Nanos(0)) visit("decode", at.first_token, at.ended);
+  const bool began = run.queued >= Nanos(0);
+  if (began) visit("prefill", at.started, at.first_token);
+  if (began && run.first_token >= Nanos(0)) visit("decode", at.first_token, at.ended);
   for (const request::RotationTimes& one : run.rotations) {
     const auto within = [&](Nanos time) { return std::clamp(time, at.started, at.ended); };
     const Nanos in = one.in >= Nanos(0) ? trace.arrival + one.in : at.ended;
