@@ -160,7 +160,8 @@ class Admin(ModelsFolder):
             slow = [self.connect(server) for _ in range(15)]
             for one in slow:
                 one.sendall(b"GET /models/sse HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            self.until(lambda: server.admin("/models/sse")[0] == 429)
+                self.assertIn(b" 200 OK", one.recv(4096))
+            self.refused(server, 429, "/models/sse", None)
             self.assertEqual(self.router(server)["c"], "loaded")
             for one in slow:
                 one.close()
