@@ -221,10 +221,10 @@ void FleetCore::State::on(const UnloadEnded& event) {
   Model& model = model_of(event.model);
   CAUSEWAY_CHECK(model.phase == ModelPhase::kLeaving, "a model has left that was not told to");
   if (!event.gone.ok()) give_up_all();  // it keeps what they counted on
-  // One that has not let go has left the others before, as far as it could.
+  // One that was to leave all, and has not let go, has left the others before, as far as it could.
   std::erase_if(model.there, [&](const auto& one) {
-    const bool everywhere = model.drops || model.told;
-    return event.gone.ok() ? everywhere || one.first == model.slice : one.first != model.slice;
+    const bool everywhere = model.drops || model.told, serves = one.first == model.slice;
+    return event.gone.ok() ? everywhere || serves : everywhere && !serves;
   });
   if (event.gone.ok() || slice_was_lost(model)) {
     // planted bug: it is still counted in host memory

@@ -37,8 +37,10 @@ bool is_available(Variant variant) {
   }
   return false;
 }
+bool has_fast_bf16_pairs() { return is_available(Variant::kAvx512) && __builtin_cpu_is("amd"); }
 #else
 bool is_available(Variant variant) { return variant == Variant::kPlain; }
+bool has_fast_bf16_pairs() { return false; }
 #endif
 
 Variant best_variant() {

@@ -18,6 +18,10 @@ std::string_view name_of(Variant variant);
 // True when the CPU has the instructions and the operating system saves their registers.
 bool is_available(Variant variant);
 
+// Whether the instruction for pairs of bf16 (of kAvx512) does as much at a time as two f32
+// multiply-adds, or more: on AMD's CPUs twice as much, on Intel's half.
+bool has_fast_bf16_pairs();
+
 // From now on none wider is, here and in oneDNN: for measurements of a narrower CPU on a wide one.
 // Before the first kernel runs.
 void limit_variants(Variant limit);

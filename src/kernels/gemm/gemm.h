@@ -23,7 +23,12 @@ inline constexpr std::int64_t kLargeRows = 16;
 // On a CPU without instructions for bf16: from which panels are faster.
 inline constexpr std::int64_t kPanelRows = 32;
 
-enum class Path { kBest, kOwnLoops, kPanels };
+enum class Path {
+  kBest,
+  kOwnLoops,
+  kOwnPairs,  // own loops, of bf16 weights by the instruction for pairs of bf16, with AVX-512
+  kPanels
+};
 
 struct Params {
   std::int64_t m = 0;

@@ -74,9 +74,26 @@ TEST(GemmTest, EveryVariantAgreesWithDoublePrecision) {
       for (const DType dtype : {DType::kBF16, DType::kF32}) {
         const std::int64_t n = sizes[random.below(std::ssize(sizes))];
         const std::int64_t k = sizes[random.below(std::ssize(sizes))];
-        const Case c{m, n, k, dtype, random.chance(0.5), variant, Path::kOwnLoops};
-        EXPECT_LT(error_of(c, gemm, random), 2e-6)
-            << name_of(variant) << " " << m << " x " << n << " x " << k << " " << name_of(dtype);
+        for (const Path path : {Path::kOwnLoops, Path::kOwnPairs}) {
+          const Case c{m, n, k, dtype, random.chance(0.5), variant, path};
+          EXPECT_LT(error_of(c, gemm, random), 2e-6)
+              << name_of(variant) << " " << m << " x " << n << " x " << k << " " << name_of(dtype)
+              << (path == Path::kOwnPairs ? ", pairs" : "");
+        }
+      }
+    }
+  }
+}
+
+// Blocks of w and parts of k, of which the last ones are short.
+TEST(GemmTest, ProductsOfSeveralBlocksAgreeWithDoublePrecision) {
+  Random random(fresh_seed());
+  Gemm gemm;
+  for (const Variant variant : available_variants()) {
+    for (const std::int64_t m : {1, 6, 13}) {
+      for (const Path path : {Path::kOwnLoops, Path::kOwnPairs}) {
+        const Case c{m, 83, 4'099, DType::kBF16, false, variant, path};
+        EXPECT_LT(error_of(c, gemm, random), 3e-6) << name_of(variant) << " " << m;
       }
     }
   }

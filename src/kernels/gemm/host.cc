@@ -13,6 +13,7 @@ struct StripeArgs {
   const float* x = nullptr;
   std::int64_t x_stride = 0;
   std::int64_t m = 0;
+  std::int64_t n = 0;
   std::int64_t k = 0;
   float* out = nullptr;
   std::int64_t out_stride = 0;
@@ -53,6 +54,7 @@ class Gemm::State {
     if (p.m <= 0 || p.n <= 0) return;
     switch (way_of(p)) {
       case Path::kOwnLoops: run_own(p); break;
+      case Path::kOwnPairs: run_pairs(p); break;
       case Path::kPanels: run_panels(p); break;
       case Path::kBest: run_large(p); break;
     }
@@ -62,11 +64,19 @@ class Gemm::State {
  private:
   // kBest: oneDNN, on w as it lies.
   static Path way_of(const Params& p) {
-    if (p.path == Path::kOwnLoops || p.m < kLargeRows) return Path::kOwnLoops;
+    const Path own = own_way_of(p);
+    if (p.path == Path::kOwnLoops || p.path == Path::kOwnPairs || p.m < kLargeRows) return own;
     const bool best = p.path == Path::kBest;
     if (best && OneDnn::can_multiply(p.w.dtype)) return Path::kBest;
     const bool panels = p.w.is_bf16() && OneDnn::can_multiply(DType::kF32);
-    return panels && (p.m >= kPanelRows || !best) ? Path::kPanels : Path::kOwnLoops;
+    return panels && (p.m >= kPanelRows || !best) ? Path::kPanels : own;
+  }
+
+  static Path own_way_of(const Params& p) {
+    const bool wanted =
+        p.path == Path::kOwnPairs || (p.path != Path::kOwnLoops && has_fast_bf16_pairs());
+    const bool can = p.w.is_bf16() && p.variant == Variant::kAvx512;
+    return wanted && can ? Path::kOwnPairs : Path::kOwnLoops;
   }
 
   void run_large(const Params& p) {
@@ -106,29 +116,55 @@ class Gemm::State {
     }
   }
 
+  static StripeArgs stripe_args(const Params& p) {
+    return {.w = p.w,
+            .x = p.x,
+            .x_stride = p.x_stride,
+            .m = p.m,
+            .n = p.n,
+            .k = p.k,
+            .out = p.out,
+            .out_stride = p.out_stride};
+  }
+
   void run_own(const Params& p) {
-    StripeArgs args{.w = p.w,
-                    .x = p.x,
-                    .x_stride = p.x_stride,
-                    .m = p.m,
-                    .k = p.k,
-                    .out = p.out,
-                    .out_stride = p.out_stride};
+    StripeArgs args = stripe_args(p);
     auto* stripe = CAUSEWAY_SELECT(p.variant, stripe_f32);
     if (p.w.is_bf16()) {
       stripe = CAUSEWAY_SELECT(p.variant, stripe_bf16);
       args.x = spread(p);
-      args.x_stride = stride_of(p);
+      args.x_stride = stride_of(p.k);
     }
-    const std::int64_t row_work = p.k * size_of(p.w.dtype).count * ((p.m + 3) / 4);
+    run_stripes(args, stripe);
+  }
+
+  void run_pairs(const Params& p) {
+#if defined(__x86_64__)
+    StripeArgs args = stripe_args(p);
+    args.x_stride = stride_of((p.k + 1) / 2);  // floats, as bf16 they are twice as many
+    float* x = f32_.ensure(p.m * args.x_stride);
+    for (std::int64_t i = 0; i < p.m; ++i) {
+      auto* row = reinterpret_cast<BFloat16*>(x + i * args.x_stride);
+      avx512::round_row(p.x + i * p.x_stride, p.k, row);
+    }
+    args.x = x;
+    run_stripes(args, avx512::stripe_pairs);
+#else
+    run_own(p);
+#endif
+  }
+
+  template <typename Stripe>
+  static void run_stripes(const StripeArgs& args, const Stripe& stripe) {
+    const std::int64_t row_work = args.k * size_of(args.w.dtype).count * ((args.m + 3) / 4);
     const std::int64_t grain = 1 + kBytesPerThread / (row_work + 1);
-    parallel_ranges(p.n, grain,
+    parallel_ranges(args.n, grain,
                     [&](std::int64_t begin, std::int64_t end) { stripe(args, begin, end); });
   }
 
   // Rows of x in scratch are a line further apart than they are long: rows a power of two apart
   // would fight for the same places of the first-level cache.
-  static std::int64_t stride_of(const Params& p) { return (p.k + 31) / 32 * 32 + 32; }
+  static std::int64_t stride_of(std::int64_t k) { return (k + 31) / 32 * 32 + 32; }
 
   // x in bf16, for oneDNN: packed, because it takes a slower path for anything else.
   const BFloat16* rounded(const Params& p) {
@@ -156,10 +192,11 @@ class Gemm::State {
 
   // x rounded to bf16, for the own loops.
   const float* spread(const Params& p) {
-    float* out = f32_.ensure(p.m * stride_of(p));
+    const std::int64_t stride = stride_of(p.k);
+    float* out = f32_.ensure(p.m * stride);
     auto* spread_one = CAUSEWAY_SELECT(p.variant, spread_row);
     for (std::int64_t i = 0; i < p.m; ++i) {
-      spread_one(p.x + i * p.x_stride, p.k, out + i * stride_of(p));
+      spread_one(p.x + i * p.x_stride, p.k, out + i * stride);
     }
     return out;
   }
