@@ -77,6 +77,7 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
     Sequence& sequence = sequence_of(preemption.request);
     tell_full(preemption.request);
     release_frames(sequence);
+    end_rotation(sequence, now);
     sequence.preemptions += 1;
     models.at(sequence.request.model).counters.preemptions += 1;
   }
@@ -86,9 +87,10 @@ void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos
   for (const schedule::Admission& one : decision.admitted) {
     if (one.brings) admit(one, now);
   }
-  for (const schedule::Rotation& victim : decision.rotated_out) rotate_out(victim.request);
+  for (const schedule::Rotation& victim : decision.rotated_out) rotate_out(victim.request, now);
   for (const schedule::Rotation& comer : decision.rotated_in) {
     CAUSEWAY_CHECK(kv.rotate_in(comer.request), "the scheduler promised frames that are not there");
+    end_rotation(sequence_of(comer.request), now);
   }
 }
 
@@ -117,6 +119,8 @@ void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
   if (sequence.queued.count >= 0) return;
   sequence.cached = std::min(cached, sequence.prompt);
   sequence.queued = now - sequence.request.arrival;
+  const Nanos weights_came = models.at(model).weights_came;
+  sequence.weights = std::max(std::min(weights_came, now) - sequence.came, Nanos(0));
 }
 
 void EngineCore::State::tell_full(RequestId victim) {
@@ -137,7 +141,7 @@ void EngineCore::State::tell_full(RequestId victim) {
 }
 
 // What a step in flight computes of it still counts: its token is taken when the step ends.
-void EngineCore::State::rotate_out(RequestId request) {
+void EngineCore::State::rotate_out(RequestId request, Nanos now) {
   Sequence& sequence = sequence_of(request);
   const StepId user = last_user(sequence);
   CAUSEWAY_DCHECK(rotation.has_value(), "a request leaves where KV does not rotate");
@@ -146,6 +150,16 @@ void EngineCore::State::rotate_out(RequestId request) {
   if (copies) rotation->leaves(request);
   sequence.rotations += 1;
   models.at(sequence.request.model).counters.rotations += 1;
+  if (std::ssize(sequence.rotated) < request::kRotationTimesMax) {
+    sequence.rotated.push_back({.out = now - sequence.request.arrival});
+  }
+}
+
+void EngineCore::State::end_rotation(Sequence& sequence, Nanos now) {
+  if (sequence.rotated.empty()) return;
+  request::RotationTimes& last = sequence.rotated.back();
+  if (last.in < Nanos(0)) last.in = now - sequence.request.arrival;
+  CAUSEWAY_DCHECK(last.in >= last.out, "a request comes back before it went");
 }
 
 schedule::RotationInputs EngineCore::State::rotation_inputs(Nanos now) {
@@ -177,10 +191,10 @@ void EngineCore::State::measure_step(const StepLane& lane, ModelId model, Nanos 
 }
 
 void EngineCore::State::end_copies(Nanos now) {
-  if (rotation) recompute(rotation->poll(now));
+  if (rotation) recompute(rotation->poll(now), now);
 }
 
-void EngineCore::State::recompute(const std::vector<RequestId>& requests) {
+void EngineCore::State::recompute(const std::vector<RequestId>& requests, Nanos now) {
   for (const RequestId request : requests) {
     const auto at = sequences.find(request);
     if (at == sequences.end()) continue;  // ended with the step that lost it
@@ -188,6 +202,7 @@ void EngineCore::State::recompute(const std::vector<RequestId>& requests) {
     CAUSEWAY_DCHECK(kv.is_open(request), "KV was lost of a request that has none");
     const bool voided = scheduler.lost(sequence.handle);
     release_frames(sequence);
+    end_rotation(sequence, now);
     if (voided) disown_steps(sequence);
     // The token that it was held for does not come.
     if (voided && sequence.matcher != nullptr) scheduler.hold(sequence.handle, false);
@@ -459,6 +474,7 @@ bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   if (cache == nullptr || !cache->knows(model)) return true;
   const Nanos begins = now + in_flight_for(now);
   const auto readiness = cache->readiness(model, computes_beside_weights(model, now), begins);
+  if (readiness.now) note_weights(model, now);
   if (readiness.now) return true;
   awaiting_weights = true;
   if (readiness.at) weights_look = std::min(weights_look.value_or(*readiness.at), *readiness.at);
@@ -600,7 +616,7 @@ void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos 
   // Others were to have, in host memory, what it should have filled.
   std::vector<RequestId> requests;
   kv.take_lost(requests);
-  recompute(requests);
+  recompute(requests, now);
 }
 
 void EngineCore::State::complete_step(StepLane& lane, const request::StepResult& result,
@@ -677,6 +693,13 @@ void EngineCore::State::begin_switch(ModelId model, Nanos now) {
   switching = ModelEntry::Switching{now, missing, cache->copy_time(missing)};
 }
 
+void EngineCore::State::note_weights(ModelId model, Nanos now) {
+  ModelEntry& entry = models.at(model);
+  if (!entry.switching || std::exchange(entry.switching->may_step, true)) return;
+  CAUSEWAY_DCHECK(now >= entry.switching->began, "weights have come before they were missing");
+  entry.weights_came = now;
+}
+
 void EngineCore::State::end_switch(Sequence& sequence, Nanos now) {
   auto& switching = models.at(sequence.request.model).switching;
   if (!switching) return;
@@ -693,8 +716,13 @@ request::Output& EngineCore::State::add_output(Sequence& sequence) {
   output.cached_prompt = sequence.cached;
   output.queued = sequence.queued;
   output.preemptions = sequence.preemptions;
+  output.held = sequence.request.held;
+  output.weights = sequence.weights;
   output.switched = std::exchange(sequence.switched, std::nullopt);
   output.attempt = sequence.request.attempt;
+  // A token of a step that was in flight may come while it is away.
+  const bool away = !sequence.rotated.empty() && sequence.rotated.back().in < Nanos(0);
+  if (!away) output.rotations = std::exchange(sequence.rotated, {});
   if (sequence.scoring) return output;
   output.prompt = std::exchange(sequence.scores, {});
   output.embedding.assign(sequence.pooled.begin(), sequence.pooled.end());
@@ -713,6 +741,7 @@ void EngineCore::State::end(Sequence& sequence, FinishReason reason, std::string
   request::Output& output = add_output(sequence);
   output.tokens = std::move(last_tokens);
   output.finished = true;
+  if (!sequence.rotated.empty()) output.rotations = std::move(sequence.rotated);
   output.reason = reason;
   output.error = std::move(error);
   output.lost = reason == FinishReason::kError && (hung || !lost.empty());

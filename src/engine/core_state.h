@@ -29,6 +29,9 @@ struct Sequence {
   Nanos queued{-1};  // from arrival to when it was first admitted; negative: not yet
   std::int32_t preemptions = 0;
   std::int32_t rotations = 0;  // how often it went to host memory
+  Nanos came;                  // to this engine
+  Nanos weights;               // for how long of `queued` its model's weights were missing
+  std::vector<request::RotationTimes> rotated;  // go out with its next output; the last may be open
   schedule::Handle handle;
   // By step in flight of its model's lane (StepLane::slot_of), its place there; -1: not part of it.
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
@@ -69,8 +72,10 @@ struct ModelEntry {
     Nanos began;
     Bytes missing;
     Nanos predicted;
+    bool may_step = false;
   };
   std::optional<Switching> switching = {};
+  Nanos weights_came = {};  // when a step could begin, the last time that weights were missing
 
   // For a streamed model: the bytes that cross the link at a step.
   Bytes pass_bytes() const {
@@ -167,6 +172,8 @@ class EngineCore::State {
   // A request has come that may find the model's weights missing; a token of the model has come.
   void begin_switch(ModelId model, Nanos now);
   void end_switch(Sequence& sequence, Nanos now);
+  // Weights of the model that were missing suffice now for a step.
+  void note_weights(ModelId model, Nanos now);
 
   // Whether a step of the model is in flight.
   bool in_step(ModelId model) const;
@@ -174,7 +181,9 @@ class EngineCore::State {
   // Carries out what the decision says of block tables.
   void apply_decision(const schedule::Decision& decision, Nanos now);
   void admit(const schedule::Admission& admission, Nanos now);
-  void rotate_out(RequestId request);
+  void rotate_out(RequestId request, Nanos now);
+  // The sequence is in host memory no longer.
+  static void end_rotation(Sequence& sequence, Nanos now);
   // What a decision needs to know beside the cache; nothing where KV does not rotate.
   schedule::RotationInputs rotation_inputs(Nanos now);
   WeightsIn weights_in() const;
@@ -185,7 +194,7 @@ class EngineCore::State {
   // Learns which copies of KV have ended; who is lost by that waits again.
   void end_copies(Nanos now);
   // What is left of the KV of these is given up.
-  void recompute(const std::vector<RequestId>& requests);
+  void recompute(const std::vector<RequestId>& requests, Nanos now);
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
   request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
                                 request::Batch& batch);

@@ -104,6 +104,7 @@ Status EngineCore::submit(CheckedRequest checked, Nanos now) {
   // A clock never runs ahead of itself: an arrival in the future would jump the lag's queue.
   request.arrival = std::min(request.arrival, now);
   sequence->request = std::move(request);
+  sequence->came = now;
   sequence->scoring = sequence->scores_prompt();
   if (sequence->request.sampling.prompt_logprobs >= 0) {
     sequence->scores.resize(sequence->tokens.size() - 1);

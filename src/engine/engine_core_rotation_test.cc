@@ -200,6 +200,7 @@ class RotatingCore {
     for (request::Output& output : core_.take_outputs()) {
       tokens_ += std::ssize(output.tokens);
       if (output.finished) ends_[output.request.value] = output.reason;
+      check_times(output);
       if (!output.error.empty()) errors_[output.request.value] = output.error;
     }
   }
@@ -208,6 +209,17 @@ class RotatingCore {
     EXPECT_EQ(core_.requests(), 0) << "requests that never end";
     for (int i = 0; core_.copies_under_way() && i < 100; ++i) tick();
     EXPECT_FALSE(core_.copies_under_way());
+  }
+  // They follow each other, and have ended, but for the last of all.
+  void check_times(const request::Output& output) {
+    for (const request::RotationTimes& times : output.rotations) {
+      Nanos& before = returned_[output.request.value];
+      EXPECT_GE(times.out, before);
+      EXPECT_TRUE(times.in >= Nanos(0) || output.finished);
+      before = std::max(times.out, times.in);
+      EXPECT_LE(before, now_);
+      ++times_told_;
+    }
   }
   void check() {
     const Status intact = core_.check_integrity();
@@ -219,6 +231,7 @@ class RotatingCore {
   Nanos now() const { return now_; }
   std::int64_t tokens() const { return tokens_; }
   std::int64_t sent() const { return sent_; }
+  std::int64_t times_told() const { return times_told_; }  // of rotations
   std::int64_t prompts() const { return prompts_; }
   const std::map<std::int64_t, FinishReason>& ends() const { return ends_; }
   const std::map<std::int64_t, std::string>& errors() const { return errors_; }
@@ -227,7 +240,8 @@ class RotatingCore {
   RotatingExecutor executor_;
   EngineCore core_;
   Nanos now_{1};
-  std::int64_t tokens_ = 0, sent_ = 0, prompts_ = 0;
+  std::int64_t tokens_ = 0, sent_ = 0, prompts_ = 0, times_told_ = 0;
+  std::map<std::int64_t, Nanos> returned_;
   std::map<std::int64_t, FinishReason> ends_;
   std::map<std::int64_t, std::string> errors_;
 };
@@ -242,6 +256,7 @@ TEST(Rotation, NothingIsComputedTwice) {
     const request::Observation seen = run.core().observe();
     EXPECT_EQ(seen.device_busy, millis(1) * seen.steps);
     EXPECT_GT(seen.rotations, 5);
+    EXPECT_EQ(run.times_told(), seen.rotations);
     EXPECT_EQ(seen.preemptions, 0);
     EXPECT_GT(seen.kv_copies.rotation_in, 0);
     EXPECT_GT(seen.kv_copies.eager_out, 0);

@@ -111,6 +111,25 @@ TEST_F(SwitchTest, TheFirstTokenTellsHowLongItTook) {
   for (const auto& output : run(seconds(1))) EXPECT_FALSE(output.switched) << "nothing was missing";
 }
 
+TEST_F(SwitchTest, OutputsTellForHowLongWeightsWereMissing) {
+  ask(1, ModelId(1), millis(10));
+  EXPECT_TRUE(run(millis(10)).empty());
+  ask(2, ModelId(1), millis(200));
+  mover_.arrive();
+  const auto outputs = run(millis(510));
+  ASSERT_EQ(outputs.size(), 4u);
+  for (const auto& output : outputs) {
+    const bool first = output.request == RequestId(1);
+    EXPECT_EQ(output.weights, first ? millis(500) : millis(310));
+    EXPECT_EQ(output.queued, output.weights) << "it waited for nothing else";
+  }
+  ask(3, ModelId(1), seconds(1));
+  for (const auto& output : run(seconds(2))) {
+    EXPECT_EQ(output.weights, Nanos(0)) << "they were there: it waited for something else";
+    EXPECT_EQ(output.queued, seconds(1));
+  }
+}
+
 TEST_F(SwitchTest, EveryModelHasItsOwn) {
   ask(1, ModelId(1), millis(10));
   run(millis(10));

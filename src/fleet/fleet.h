@@ -69,6 +69,8 @@ struct ModelStatus {
   std::int64_t requests_waiting = 0;  // and loads that were asked for
   std::int64_t requests_rotary = 0;   // whose KV is in host memory
   std::string last_error;             // of the last attempt to load
+  std::int64_t loads_failed = 0;      // since the start
+  int load_percent = -1;  // of a load into host memory that is under way; negative: not known
   bool pinned = false;
   bool attached = false;  // to a slice, which brings its weights when they are asked for
 };

@@ -402,6 +402,7 @@ void FleetCore::State::serve_on(Model& model, SliceId slice) {
 // What waits for the model ends, unless another slice serves it; the next request tries again.
 void FleetCore::State::fail(Model& model, const Error& error) {
   model.last_error = error.message;
+  ++model.loads_failed;
   model.ahead = false;
   model.unfit.clear();
   const Error named = load_error(model.spec.name, error);
@@ -496,6 +497,7 @@ ModelSeen FleetCore::model(ModelId id) const {
                  .held = std::ssize(model.held),
                  .running = model.running,
                  .last_error = model.last_error,
+                 .loads_failed = model.loads_failed,
                  .pinned = model.spec.pinned,
                  .attached = !model.there.empty(),
                  .removed = model.removed};

@@ -71,6 +71,7 @@ struct ModelSeen {
   std::int64_t held = 0;
   std::int64_t running = 0;  // routed, and not ended
   std::string last_error;    // of the last load
+  std::int64_t loads_failed = 0;
   bool pinned = false;
   bool attached = false;  // to a slice
   bool removed = false;   // served no longer

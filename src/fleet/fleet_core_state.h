@@ -52,6 +52,7 @@ class FleetCore::State {
     std::optional<Nanos> resume_until;  // when those of the held that go on are given up
     DecayedCount rate;
     std::string last_error;
+    std::int64_t loads_failed = 0;
     // What the view and the sums count for the model; out of date while `changed`.
     SliceId shown;  // on which slice of the view
     Bytes host_there, host_reserved;

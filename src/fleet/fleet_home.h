@@ -9,6 +9,12 @@
 
 namespace causeway::fleet {
 
+// Who has a model loaded, and follows it. Any thread calls these; none of them blocks for long.
+struct LoadWatch {
+  std::function<bool()> cancelled;            // whether it is to end early; polled
+  std::function<void(int percent)> progress;  // 10 times a second at most; may never be told
+};
+
 // All calls come from one thread, one at a time.
 class FleetHome {
  public:
@@ -18,9 +24,9 @@ class FleetHome {
   // there is. Blocks on a few small files.
   virtual Result<HostRoom> room_for(const CatalogueEntry& entry, const ModelSource& source) = 0;
   // Brings the model's weights into host memory, reachable for the copies of slices. Blocks for the
-  // whole load; polls `cancelled`. After an error nothing of it stays.
+  // whole load. After an error nothing of it stays.
   virtual Status load(const CatalogueEntry& entry, const ModelSource& source,
-                      const std::function<bool()>& cancelled) = 0;
+                      const LoadWatch& watch) = 0;
   // Undoes load(), of a model that is attached to no slice.
   virtual void unload(ModelId model) = 0;
 };

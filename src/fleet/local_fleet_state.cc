@@ -181,6 +181,8 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
   }
   status.requests_waiting = of_core.held;
   status.last_error = of_core.last_error;
+  status.loads_failed = of_core.loads_failed;
+  if (load_percent_ && load_percent_->first == model) status.load_percent = load_percent_->second;
   status.pinned = of_core.pinned;
   status.attached = of_core.attached;
   for (const FleetSlice* slice : slices_) {
@@ -214,7 +216,7 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
              (refuse != nullptr && refuse->request == id);
     });
     if (own == actions.end()) {
-      held_.emplace(id, std::move(request));
+      held_.emplace(id, Held{std::move(request), clock_.now()});
     } else {
       if (const auto* refuse = std::get_if<Refuse>(&*own)) taken = refuse->error;
       if (const auto* route = std::get_if<Route>(&*own)) routed = route->slice;
@@ -385,7 +387,8 @@ void LocalFleet::State::route(const Route& route, Outputs& outputs) {
   CAUSEWAY_CHECK(!again || resumes_, "a request is routed whose body is not here");
   std::optional<request::Request> request;
   if (!again) {
-    request = std::move(body.mapped());
+    request = std::move(body.mapped().request);
+    request->held = clock_.now() - body.mapped().since;
   } else {
     request = routed_.again(route.request, slice(route.slice));
   }
@@ -416,9 +419,10 @@ Status LocalFleet::State::give(SliceId to, request::Request request, bool again)
 // One that had ended before its slice was lost, of which the core has not heard yet, has had its
 // end.
 void LocalFleet::State::refuse(const Refuse& refuse, Outputs& outputs) {
-  const bool held = held_.erase(refuse.request) > 0;
-  if (!held && resumes_ && !routed_.forget(refuse.request)) return;
+  const auto held = held_.extract(refuse.request);
+  if (held.empty() && resumes_ && !routed_.forget(refuse.request)) return;
   outputs.push_back(ended(refuse.request, refuse.reason, refuse.error));
+  if (!held.empty()) outputs.back().held = clock_.now() - held.mapped().since;
 }
 
 // Once: how many did not fit when all that did were there.
@@ -496,6 +500,7 @@ void LocalFleet::State::run_loader() {
     const Action task = std::move(tasks_.front());
     tasks_.pop_front();
     loading_ = true;
+    load_percent_.reset();
     stall_told_ = false;
     task_ = in_words(task);
     alive_ = clock_.now().count;
@@ -510,6 +515,7 @@ void LocalFleet::State::run_loader() {
     outputs = joined(std::move(outputs), tell(event));
     outputs = joined(std::move(outputs), want_found(found));
     loading_ = false;
+    load_percent_.reset();
     changed_.notify_all();
     lock.unlock();
     deliver(std::move(outputs));
@@ -597,8 +603,10 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
   }
   const bool brings = !slot.home;
   if (brings) {
-    CAUSEWAY_TRY(guarded(
-        [&] { return home_.load(*model.entry, model.source, [this] { return is_cancelled(); }); }));
+    const LoadWatch watch{
+        .cancelled = [this] { return is_cancelled(); },
+        .progress = [this, id = load.model](int percent) { note_progress(id, percent); }};
+    CAUSEWAY_TRY(guarded([&] { return home_.load(*model.entry, model.source, watch); }));
     slot.home = true;
   }
   const auto attached =
@@ -615,6 +623,11 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
   // Unless the slice was lost since then, and what was attached with it.
   if (losses_now == losses) slot.attached[load.slice] = *attached;
   return attached->streamed;
+}
+
+void LocalFleet::State::note_progress(ModelId model, int percent) {
+  const std::scoped_lock lock(mutex_);
+  load_percent_ = {model, std::clamp(percent, 0, 100)};
 }
 
 // Whoever asks is alive.

@@ -62,6 +62,10 @@ class LocalFleet::State {
     bool home = false;     // in host memory; the loader's alone
     bool removed = false;  // served no longer
   };
+  struct Held {
+    request::Request request;
+    Nanos since;
+  };
   using Outputs = std::vector<request::Output>;
 
   Slot& slot(ModelId model) { return slots_[index(model)]; }
@@ -111,6 +115,7 @@ class LocalFleet::State {
   Status detach(ModelId model, SliceId slice);
   void forget(ModelId model);
   bool is_cancelled();
+  void note_progress(ModelId model, int percent);
 
   const LocalFleetOptions options_;
   const RealClock clock_;
@@ -134,20 +139,21 @@ class LocalFleet::State {
   std::condition_variable watch_changed_;  // the watch
   std::vector<Slot> slots_;                // as entries_
   FleetCore core_;
-  std::unordered_map<RequestId, request::Request> held_;  // the bodies of those that the core holds
-  std::deque<Action> tasks_;                              // for the loader
-  std::vector<bool> lost_;                                // slices, until they return
-  std::vector<std::int64_t> losses_;                      // of each
-  Nanos watch_at_;                                        // when the watch looks next
-  std::string task_;                                      // of the loader, that is under way
-  std::vector<DemandMeter> demand_;                       // by model, where there is an opener
-  Nanos demand_at_;                                       // when it is looked at next
-  std::optional<LayoutChange> change_;                    // of slices, that is under way
-  SlicesOpened opened_;                                   // by it; the loader's until it is told
-  request::Observation past_;                             // what closed slices have counted
-  std::vector<request::Observation> past_of_;             // likewise, by model
-  std::string none_open_;                                 // why there is no slice
-  bool stall_told_ = false;                               // of it
+  std::unordered_map<RequestId, Held> held_;             // the bodies of those that the core holds
+  std::deque<Action> tasks_;                             // for the loader
+  std::vector<bool> lost_;                               // slices, until they return
+  std::vector<std::int64_t> losses_;                     // of each
+  Nanos watch_at_;                                       // when the watch looks next
+  std::optional<std::pair<ModelId, int>> load_percent_;  // of a load into host memory
+  std::string task_;                                     // of the loader, that is under way
+  std::vector<DemandMeter> demand_;                      // by model, where there is an opener
+  Nanos demand_at_;                                      // when it is looked at next
+  std::optional<LayoutChange> change_;                   // of slices, that is under way
+  SlicesOpened opened_;                                  // by it; the loader's until it is told
+  request::Observation past_;                            // what closed slices have counted
+  std::vector<request::Observation> past_of_;            // likewise, by model
+  std::string none_open_;                                // why there is no slice
+  bool stall_told_ = false;                              // of it
   bool left_reported_ = false;
   bool loading_ = false;
   bool stopped_ = false;

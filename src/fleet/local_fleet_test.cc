@@ -113,15 +113,16 @@ class GatedHome final : public FleetHome {
                     .used = kModelBytes * static_cast<std::int64_t>(loaded_.size()),
                     .budget = budget_};
   }
-  Status load(const CatalogueEntry& entry, const ModelSource&,
-              const std::function<bool()>& cancelled) override {
+  Status load(const CatalogueEntry& entry, const ModelSource&, const LoadWatch& watch) override {
+    watch.progress(40);
     std::unique_lock lock(mutex_);
     ++attempts_;
     changed_.notify_all();
     if (throws_) throw std::runtime_error("a bad day");
-    while (!open_ && (deaf_ || !cancelled())) changed_.wait_for(lock, std::chrono::milliseconds(5));
+    while (!open_ && (deaf_ || !watch.cancelled()))
+      changed_.wait_for(lock, std::chrono::milliseconds(5));
     if (!failure_.empty()) return corrupt(failure_);
-    if (cancelled()) return Error{ErrorCode::kCancelled, "cancelled"};
+    if (watch.cancelled()) return Error{ErrorCode::kCancelled, "cancelled"};
     loaded_.push_back(entry.id);
     EXPECT_LE(kModelBytes * static_cast<std::int64_t>(loaded_.size()), budget_);
     return {};
@@ -320,10 +321,31 @@ TEST_F(LocalFleetTest, RequestsWaitForTheirModel) {
   EXPECT_EQ(fleet_->status(ModelId(0)).state, ModelState::kLoading);
   EXPECT_EQ(fleet_->observe().requests_waiting, 2);
   EXPECT_EQ(fleet_->status(ModelId(0)).requests_waiting, 2);
+  ASSERT_TRUE(home_.wait_for_attempts(1));
+  EXPECT_EQ(fleet_->status(ModelId(0)).load_percent, 40);
+  EXPECT_EQ(fleet_->status(ModelId(1)).load_percent, -1);
   home_.open();
   EXPECT_EQ(collected_.wait(RequestId(1)).reason, request::FinishReason::kLength);
   EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kLength);
   EXPECT_EQ(fleet_->status(ModelId(1)).state, ModelState::kUnloaded) << "only what is asked for";
+}
+
+TEST_F(LocalFleetTest, OutputsTellHowLongTheyWereHeld) {
+  start(/*load_ahead=*/false);
+  ASSERT_TRUE(fleet_->submit(ask(1)).ok());
+  ASSERT_TRUE(home_.wait_for_attempts(1));
+  const Nanos began = clock_.now();
+  while (clock_.now() < began + millis(30)) std::this_thread::yield();
+  home_.open();
+  const request::Output output = collected_.wait(RequestId(1));
+  EXPECT_GE(output.held, millis(30));
+  EXPECT_LE(output.held, output.queued);
+  EXPECT_EQ(served(2, 0).held, Nanos(0)) << "its model was there";
+  home_.shut();
+  ASSERT_TRUE(fleet_->submit(ask(3, 1)).ok());
+  ASSERT_TRUE(home_.wait_for_attempts(2));
+  home_.open("a broken file");
+  EXPECT_GT(collected_.wait(RequestId(3)).held, Nanos(0)) << "until its end";
 }
 
 TEST_F(LocalFleetTest, FailedLoadEndsItsRequestsAndMayBeTriedAgain) {
@@ -334,6 +356,7 @@ TEST_F(LocalFleetTest, FailedLoadEndsItsRequestsAndMayBeTriedAgain) {
   EXPECT_EQ(output.reason, request::FinishReason::kError);
   EXPECT_THAT(output.error, HasSubstr("truncated"));
   EXPECT_THAT(fleet_->status(ModelId(0)).last_error, HasSubstr("truncated"));
+  EXPECT_EQ(fleet_->status(ModelId(0)).loads_failed, 1);
   home_.open("");
   ASSERT_TRUE(fleet_->submit(ask(2)).ok());
   EXPECT_EQ(collected_.wait(RequestId(2)).reason, request::FinishReason::kLength);

@@ -15,10 +15,13 @@ constexpr double kGigabyte = 1e9;
 
 double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / kGigabyte; }
 
-// Logs a load's progress every few seconds, so that a long one is seen to move.
-std::function<void(const weights::LoadProgress&)> log_progress(std::string name) {
+// Tells a load's progress, and logs it every few seconds, so that a long one is seen to move.
+std::function<void(const weights::LoadProgress&)> follow_progress(std::string name,
+                                                                  const LoadWatch& watch) {
   static constexpr Nanos kEvery = seconds(2);
-  return [name = std::move(name), next = kEvery](const weights::LoadProgress& p) mutable {
+  return [name = std::move(name), next = kEvery,
+          told = watch.progress](const weights::LoadProgress& p) mutable {
+    if (told && p.total > Bytes(0)) told(static_cast<int>(100 * p.done.count / p.total.count));
     if (p.elapsed < next) return;
     next = p.elapsed + kEvery;
     spdlog::info("loading {}: {:.1f} of {:.1f} GB, {:.2f} GB/s, {:.0f} s left", name,
@@ -126,20 +129,20 @@ Status PoolHome::take_early(const model::ModelCard& card, const std::function<bo
 }
 
 Status PoolHome::load(const CatalogueEntry& entry, const ModelSource& source,
-                      const std::function<bool()>& cancelled) {
+                      const LoadWatch& watch) {
   CAUSEWAY_ASSIGN(const model::ModelCard card, next_card(entry, source));
   CAUSEWAY_DCHECK(!early_ || early_->model() == entry.id, "an early load of another model is left");
   const Nanos start = early_ ? early_->started() : clock_.now();
   if (early_) {
-    CAUSEWAY_TRY(take_early(card, cancelled));
+    CAUSEWAY_TRY(take_early(card, watch.cancelled));
   } else {
     CAUSEWAY_TRY(home_.pool.load(
         entry.id, {source.directory, card.plan, card.layout},
         {.threads = load_threads(),
-         .progress = log_progress(entry.name),
-         .cancelled = cancelled,
+         .progress = follow_progress(entry.name, watch),
+         .cancelled = watch.cancelled,
          .home_taken = [&](device::HostAddress address,
-                           Bytes bytes) { return slices_->reach(address, bytes, cancelled); },
+                           Bytes bytes) { return slices_->reach(address, bytes, watch.cancelled); },
          .home_leaves = leaves()}));
   }
   log_loaded(entry.name, card.layout.bytes, clock_.now() - start);

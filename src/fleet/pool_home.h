@@ -49,7 +49,7 @@ class PoolHome final : public FleetHome {
 
   Result<HostRoom> room_for(const CatalogueEntry& entry, const ModelSource& source) override;
   Status load(const CatalogueEntry& entry, const ModelSource& source,
-              const std::function<bool()>& cancelled) override;
+              const LoadWatch& watch) override;
   void unload(ModelId model) override;
 
  private:

@@ -88,7 +88,7 @@ class Home final : public FleetHome {
   Result<HostRoom> room_for(const CatalogueEntry&, const ModelSource&) override {
     return HostRoom{.needed = Bytes(10), .used = Bytes(10 * there_), .budget = Bytes(1000)};
   }
-  Status load(const CatalogueEntry&, const ModelSource&, const std::function<bool()>&) override {
+  Status load(const CatalogueEntry&, const ModelSource&, const LoadWatch&) override {
     ++there_;
     return {};
   }

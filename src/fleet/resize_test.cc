@@ -33,8 +33,7 @@ class RandomHome final : public FleetHome {
     const weights::PoolUse use = home_.pool.use();
     return HostRoom{card_.layout.bytes, use.used, use.budget};
   }
-  Status load(const CatalogueEntry& entry, const ModelSource&,
-              const std::function<bool()>&) override {
+  Status load(const CatalogueEntry& entry, const ModelSource&, const LoadWatch&) override {
     const auto fill = [&](std::span<std::byte> memory) -> Status {
       Random random(100 + static_cast<std::uint64_t>(entry.id.value));
       for (std::size_t i = 0; i + sizeof(float) <= memory.size(); i += sizeof(float)) {

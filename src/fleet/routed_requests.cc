@@ -107,9 +107,13 @@ bool RoutedRequests::pass(request::Output& output, std::vector<RequestId>& given
   if (entry.queued < Nanos(0)) {
     entry.queued = output.queued;
     entry.cached = output.cached_prompt;
+    entry.held = output.held;
+    entry.weights = output.weights;
   }
   output.queued = entry.queued;
   output.cached_prompt = entry.cached;
+  output.held = entry.held;
+  output.weights = entry.weights;
   output.preemptions = entry.preemptions = entry.preemptions_before + output.preemptions;
   if (!output.finished) return true;
   if (entry.withdrawn && output.reason == request::FinishReason::kCancelled) {

@@ -67,6 +67,8 @@ class RoutedRequests {
     // What earlier attempts had: measurements count them, too.
     Nanos queued{-1};
     Tokens cached{0};
+    Nanos held;
+    Nanos weights;
     std::int32_t preemptions_before = 0;
     std::int32_t preemptions = 0;
   };

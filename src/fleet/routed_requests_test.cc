@@ -35,6 +35,8 @@ request::Output output_of(const request::Request& request, std::vector<TokenId> 
   output.attempt = request.attempt;
   output.queued = millis(3 + request.attempt);
   output.cached_prompt = Tokens(2 + request.attempt);
+  output.held = millis(1 + request.attempt);
+  output.weights = millis(2 + request.attempt);
   for (const TokenId token : tokens) output.tokens.push_back({token, 0, {}});
   return output;
 }
@@ -81,6 +83,8 @@ TEST_F(RoutedRequestsTest, GoesOnBehindWhatWasDelivered) {
   ASSERT_EQ(passed.size(), 1u);
   EXPECT_EQ(passed[0].queued, millis(3)) << "it began once";
   EXPECT_EQ(passed[0].cached_prompt, Tokens(2));
+  EXPECT_EQ(passed[0].held, millis(1));
+  EXPECT_EQ(passed[0].weights, millis(2));
   request::Output end = output_of(again, {8});
   end.finished = true;
   EXPECT_EQ(pass(end).size(), 1u);

@@ -52,6 +52,8 @@ class Constraint;  // constraint.h
 inline constexpr std::int32_t kTopLogprobsMax = 20;
 // How many tokens logit_bias and allowed_tokens may name, each.
 inline constexpr std::int64_t kEditedTokensMax = 1024;
+// How many RotationTimes an output has.
+inline constexpr std::int64_t kRotationTimesMax = 64;
 
 struct Request {
   RequestId id;
@@ -74,6 +76,7 @@ struct Request {
   // max_tokens. It goes on behind them: they count as output, and are not put out again.
   std::vector<TokenId> output = {};
   std::int32_t attempt = 0;  // how often it was sent again; its outputs carry it
+  Nanos held = {};           // by the fleet, until its model served; its outputs carry it
 };
 
 enum class FinishReason {
@@ -101,6 +104,12 @@ struct ModelSwitch {
   Nanos took;       // from that request to the model's first token
 };
 
+// When a request's KV was in host memory, from its arrival.
+struct RotationTimes {
+  Nanos out;     // it gave up its place on the device
+  Nanos in{-1};  // it came back, or was given up; negative: neither yet
+};
+
 // One piece of a request's answer. Exactly one Output of a request has finished = true: the last.
 struct Output {
   RequestId request;
@@ -116,6 +125,13 @@ struct Output {
   Tokens cached_prompt{0};              // prompt tokens found in the prefix cache
   Nanos queued{-1};                     // from arrival to its first step; negative: it never began
   std::int32_t preemptions = 0;         // how often it was preempted so far
+  // Of that time: held by the fleet until the model served, and then on a slice until enough of the
+  // model's weights were on the device.
+  Nanos held = {};
+  Nanos weights = {};
+  // Those that have ended since the output before, kRotationTimesMax at most; of the last output
+  // also one that has not.
+  std::vector<RotationTimes> rotations = {};
   std::optional<ModelSwitch> switched;  // with the model's first token
   std::int32_t attempt = 0;             // the request's
   // For kError: the slice was lost or hangs, and the request with it. It can go on elsewhere.

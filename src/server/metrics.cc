@@ -153,6 +153,11 @@ struct Families {
       counter("causeway:device_busy_seconds_total", "How long devices ran steps.");
   prometheus::Family<Counter>& link_bytes =
       counter("causeway:link_bytes_total", "Bytes over the links between host and devices.");
+  prometheus::Family<Counter>& spans_exported = counter(
+      "causeway:trace_spans_exported_total", "Spans of traces that the collector has taken.");
+  prometheus::Family<Counter>& spans_dropped =
+      counter("causeway:trace_spans_dropped_total",
+              "Spans of traces that were not sent, or not taken, by reason.");
   prometheus::Family<Counter>& resumed =
       counter("causeway:requests_resumed_total",
               "Requests that were sent again because the slice that had them was lost.");
@@ -260,6 +265,27 @@ struct CopySeries {
   Follower failed, eager_out, rotation_out, rotation_in, prefix_in;
 };
 
+struct TraceSeries {
+  explicit TraceSeries(Families& all)
+      : exported(all.spans_exported.Add({})),
+        full(of(all, "queue_full")),
+        failed(of(all, "export_failed")),
+        rejected(of(all, "rejected")),
+        stopped(of(all, "shutdown")) {}
+  static Counter& of(Families& all, const char* reason) {
+    return all.spans_dropped.Add({{"reason", reason}});
+  }
+  void follow(const TraceCounts& counts) {
+    exported.follow(counts.exported);
+    full.follow(counts.dropped_full);
+    failed.follow(counts.dropped_failed);
+    rejected.follow(counts.dropped_rejected);
+    stopped.follow(counts.dropped_stopped);
+  }
+
+  Follower exported, full, failed, rejected, stopped;
+};
+
 void observe(Histogram& histogram, Nanos time) {
   if (time.count >= 0) histogram.Observe(to_seconds(time));
 }
@@ -273,7 +299,8 @@ class Metrics::Impl {
         link_bytes_(families_.link_bytes.Add({{"direction", "in"}, {"purpose", "weights"}})),
         device_busy_(families_.device_busy.Add({}), 1e-9),
         resumed_(families_.resumed.Add({})),
-        copies_(families_) {
+        copies_(families_),
+        traces_(families_) {
     for (const fleet::CatalogueEntry* model : fleet.catalogue()) of(*model);
   }
 
@@ -318,6 +345,11 @@ class Metrics::Impl {
     }
   }
 
+  void observe_traces(const TraceCounts& counts) {
+    const std::lock_guard lock(mutex_);
+    traces_.follow(counts);
+  }
+
   std::string text() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
 
  private:
@@ -327,6 +359,7 @@ class Metrics::Impl {
   Follower device_busy_;
   Follower resumed_;
   CopySeries copies_;
+  TraceSeries traces_;
   std::shared_mutex models_mutex_;                   // guards the map, which only grows
   std::unordered_map<ModelId, ModelSeries> models_;  // they stay where they are
   std::mutex mutex_;                                 // one scrape at a time follows the fleet
@@ -368,6 +401,8 @@ void Metrics::finished(const fleet::CatalogueEntry& model, const Finished& measu
 void Metrics::switched(const fleet::CatalogueEntry& model, Nanos took) {
   observe(impl_->of(model).switches, took);
 }
+
+void Metrics::traces(const TraceCounts& counts) { impl_->observe_traces(counts); }
 
 std::string Metrics::exposition(const fleet::Fleet& fleet) {
   impl_->observe_fleet(fleet);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "fleet/fleet.h"
+#include "server/tracing/trace_exporter.h"
 
 namespace causeway::server {
 
@@ -38,6 +39,8 @@ class Metrics {
   void tokens(const fleet::CatalogueEntry& model, std::int64_t prompt, std::int64_t generated);
   void finished(const fleet::CatalogueEntry& model, const Finished& measured);
   void switched(const fleet::CatalogueEntry& model, Nanos took);
+  // So many so far.
+  void traces(const TraceCounts& counts);
 
   // All series as text, after asking the fleet for what it counts. Time in proportion to the
   // catalogue.

@@ -22,6 +22,7 @@ using boost::system::error_code;
 // How long stop() and an ended drain() wait for coroutines to notice.
 constexpr std::chrono::milliseconds kNoticeTime{2000};
 constexpr std::chrono::milliseconds kAcceptRetryTime{50};
+constexpr std::chrono::milliseconds kKeepPeriod{100};  // how exactly models leave
 
 std::chrono::nanoseconds chrono_of(Nanos time) { return std::chrono::nanoseconds(time.count); }
 
@@ -40,6 +41,16 @@ Status check_admin(const AdminOptions& admin) {
   CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(admin.host, admin.port));
   if (endpoint.address().is_loopback() || !admin.keys.empty()) return {};
   return invalid_argument("it would be open to everybody who reaches " + admin.host +
+                          ": give a key for administration, or a host of this machine alone");
+}
+
+// What requests say by keep_alive is asked of the fleet as the operator asks.
+Status check_keep_alive(const ServerOptions& options) {
+  if (!options.limits.api.keep_alive) return {};
+  if (!options.admin) return invalid_argument("keep_alive is the admin port's to allow: open one");
+  CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(options.host, options.port));
+  if (endpoint.address().is_loopback() || !options.admin->keys.empty()) return {};
+  return invalid_argument("keep_alive would be open to everybody who reaches " + options.host +
                           ": give a key for administration, or a host of this machine alone");
 }
 
@@ -70,7 +81,11 @@ class Server::Impl final : public engine::OutputSink {
   Status listen();
   Status listen(const std::string& host, std::uint16_t port, Listener& out);
   Status start_threads();
+  Status start_traces();
   asio::awaitable<void> accept(Listener& listener);
+  // Has models leave or stay as requests said.
+  asio::awaitable<void> keep_models();
+  Status ask(fleet::AskKind kind, ModelId model);
   bool is_full(Door door);
   void admit(Worker& worker, tcp::socket socket, Door door);
   void abort_all(bool connections);
@@ -80,6 +95,7 @@ class Server::Impl final : public engine::OutputSink {
   ServerOptions options_;
   ServerContext context_;
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<TraceExporter> traces_;
   std::unique_ptr<asio::thread_pool> pool_;
   std::vector<std::unique_ptr<Worker>> workers_;
   Listener listener_;
@@ -127,7 +143,9 @@ Status Server::Impl::listen(const std::string& host, std::uint16_t port, Listene
 
 Status Server::Impl::start(fleet::Fleet& fleet) {
   CAUSEWAY_CHECK(threads_.empty(), "Server::start is for once");
+  CAUSEWAY_TRY(check_keep_alive(options_));
   CAUSEWAY_TRY(listen());
+  CAUSEWAY_TRY(start_traces());
   metrics_ = std::make_unique<Metrics>(fleet);
   context_.fleet = &fleet;
   context_.compiler =
@@ -139,6 +157,20 @@ Status Server::Impl::start(fleet::Fleet& fleet) {
   Status started = start_threads();
   if (!started.ok()) stop();
   return started;
+}
+
+Status Server::Impl::start_traces() {
+  if (!options_.traces) return {};
+  const TraceOptions& with = *options_.traces;
+  auto started = TraceExporter::start(
+      with, {.version = options_.version, .instance = hex_of(make_span_id(with.seed, 0))});
+  if (!started.ok()) {
+    listener_ = {};
+    return started.error();
+  }
+  traces_ = std::move(started).value();
+  context_.traces = traces_.get();
+  return {};
 }
 
 Status Server::Impl::start_threads() {
@@ -154,8 +186,32 @@ Status Server::Impl::start_threads() {
   for (Listener* listener : {&listener_, &admin_listener_}) {
     if (listener->acceptor) asio::co_spawn(workers_[0]->io(), accept(*listener), asio::detached);
   }
+  if (options_.limits.api.keep_alive) {
+    asio::co_spawn(workers_[0]->io(), keep_models(), asio::detached);
+  }
   serves_ = true;
   return {};
+}
+
+// How it ends is not waited for.
+Status Server::Impl::ask(fleet::AskKind kind, ModelId model) {
+  return context_.fleet->ask({.id = workers_[0]->next_id(), .kind = kind, .model = model});
+}
+
+asio::awaitable<void> Server::Impl::keep_models() {
+  asio::steady_timer timer(workers_[0]->io());
+  while (true) {
+    timer.expires_after(kKeepPeriod);
+    co_await timer.async_wait(asio::use_awaitable);
+    const KeptModels::Due due = context_.kept.due(context_.clock.now());
+    for (const ModelId model : due.pin) {
+      const Status pinned = ask(fleet::AskKind::kPin, model);
+      if (!pinned.ok()) spdlog::warn("keep_alive: {}", pinned.error().message);
+    }
+    for (const ModelId model : due.unload) {
+      if (ask(fleet::AskKind::kUnload, model).ok()) context_.kept.done(model);
+    }
+  }
 }
 
 asio::awaitable<void> Server::Impl::accept(Listener& listener) {
@@ -244,6 +300,7 @@ void Server::Impl::stop() {
   for (auto& worker : workers_) worker->destroy();
   threads_.clear();
   context_.fleet = nullptr;
+  if (traces_) traces_->stop();
 }
 
 Server::Server(ServerOptions options, const Clock& clock)

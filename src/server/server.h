@@ -23,6 +23,7 @@
 #include "engine/slice_handle.h"
 #include "fleet/fleet.h"
 #include "server/api/generation_request.h"
+#include "server/tracing/trace_exporter.h"
 
 namespace causeway::server {
 
@@ -52,13 +53,14 @@ struct AdminOptions {
 };
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";     // an address, or "localhost"
-  std::uint16_t port = 8000;          // 0: any; port() says which
-  std::vector<std::string> api_keys;  // none: everybody may ask
-  std::string version = "unknown";    // what /version says
-  int threads = 2;                    // of I/O, and as many that prepare requests
-  std::uint64_t seed = 0;             // of the draws of requests that give none, and of ids
-  std::optional<AdminOptions> admin;  // nullopt: there is none
+  std::string host = "127.0.0.1";      // an address, or "localhost"
+  std::uint16_t port = 8000;           // 0: any; port() says which
+  std::vector<std::string> api_keys;   // none: everybody may ask
+  std::string version = "unknown";     // what /version says
+  int threads = 2;                     // of I/O, and as many that prepare requests
+  std::uint64_t seed = 0;              // of the draws of requests that give none, and of ids
+  std::optional<AdminOptions> admin;   // nullopt: there is none
+  std::optional<TraceOptions> traces;  // of generations; nullopt: none are sent
   ServerLimits limits;
 };
 
@@ -84,7 +86,8 @@ class Server {
   // are ended with an error. True: all ended by themselves. Any thread; the server goes on
   // answering 503 until stop().
   bool drain(Nanos grace);
-  // Closes everything and joins the threads; requests still running are cancelled. Bounded time.
+  // Closes everything and joins the threads; requests still running are cancelled. Bounded time, in
+  // which the traces of what has ended are sent.
   void stop();
 
  private:

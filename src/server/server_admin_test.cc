@@ -390,5 +390,217 @@ TEST_F(AdminTest, SeveralAtOnceAllEnd) {
   for (auto& one : all) EXPECT_TRUE(one.get());
 }
 
+// GET /models/sse, and what comes of it.
+class ModelEventsTest : public AdminTest {
+ protected:
+  ModelEventsTest() { options.limits.keep_alive_period = millis(50); }
+  ~ModelEventsTest() override {
+    if (server) server->stop();  // while there is what on_status reads
+  }
+  void begin() {
+    start();
+    fleet->on_status = [this](ModelId, fleet::ModelStatus& status) {
+      status.state = loaded ? fleet::ModelState::kReady : fleet::ModelState::kUnloaded;
+    };
+  }
+  bool follow(Client& client) {
+    client.send("GET /models/sse HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    return client.read_until("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n");
+  }
+  std::atomic<bool> loaded{true};
+};
+
+TEST_F(ModelEventsTest, TellAllWhoFollow) {
+  begin();
+  Client one(server->admin_port()), other(server->admin_port());
+  ASSERT_TRUE(follow(one));
+  ASSERT_TRUE(follow(other));
+  loaded = false;
+  for (Client* client : {&one, &other}) {
+    const std::string read = client->read_until("\"unloaded\"}}\n\n");
+    EXPECT_THAT(read, HasSubstr(R"(data: {"model":"tiny","event":"model_status")"));
+  }
+  loaded = true;
+  one.read_until("\"loading\"}}\n\n");
+  one.read_until("\"loaded\"}}\n\n");
+  EXPECT_THAT(one.read_until(": keep-alive\n\n"), HasSubstr(": keep-alive"));
+}
+
+TEST_F(ModelEventsTest, SoManyMayFollow) {
+  begin();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 16; ++i) {
+    clients.push_back(std::make_unique<Client>(server->admin_port()));
+    ASSERT_TRUE(follow(*clients.back())) << i;
+  }
+  EXPECT_EQ(get("/models/sse").status, 429);
+  EXPECT_EQ(get("/admin/models").status, 200);
+  clients.pop_back();
+  bool follows = false;
+  for (const Nanos limit = clock.now() + seconds(10); clock.now() < limit && !follows;) {
+    Client again(server->admin_port());
+    follows = follow(again);
+  }
+  EXPECT_TRUE(follows) << "one that has left makes room";
+}
+
+TEST_F(ModelEventsTest, AStopEndsThem) {
+  begin();
+  Client client(server->admin_port());
+  ASSERT_TRUE(follow(client));
+  const Nanos began = clock.now();
+  server->stop();
+  EXPECT_LT(clock.now() - began, seconds(2));
+  EXPECT_TRUE(client.closed_within(5000));
+}
+
+TEST_F(ModelEventsTest, AreTheAdminPortsAlone) {
+  options.admin->keys = {"secret"};
+  begin();
+  EXPECT_EQ(get("/models/sse").status, 401);
+  EXPECT_EQ(post("/models/sse", "{}", "Authorization: Bearer secret\r\n").status, 405);
+  EXPECT_EQ(Client(server->port()).get("/models/sse").status, 404);
+}
+
+TEST_F(AdminTest, WithoutAutoloadNothingIsLoaded) {
+  start();
+  std::atomic<bool> loaded{false};
+  fleet->on_status = [&](ModelId, fleet::ModelStatus& status) {
+    status.state = loaded ? fleet::ModelState::kReady : fleet::ModelState::kUnloaded;
+  };
+  fleet->on_submit = [&](const request::Request&) -> Result<Script> {
+    if (!loaded) return unavailable("the model is not loaded");
+    return says("x");
+  };
+  const auto ask = [&](const std::string& query) {
+    return Client(server->port()).post("/v1/chat/completions" + query, chat_body());
+  };
+  const Answer refused = ask("?autoload=false");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(error(refused)["code"], "model_not_loaded");
+  EXPECT_EQ(error(refused)["param"], "model");
+  EXPECT_EQ(fleet->probed(), 1);
+  EXPECT_EQ(ask("?autoload=true").status, 503) << "what the fleet says";
+  EXPECT_EQ(ask("").status, 503);
+  EXPECT_EQ(fleet->probed(), 1);
+  loaded = true;
+  EXPECT_EQ(ask("?autoload=false").status, 200);
+  EXPECT_EQ(fleet->probed(), 2);
+  EXPECT_EQ(ask("?api-version=1&autoload=0").status, 200) << "others are left alone";
+  const Answer unclear = ask("?autoload=maybe");
+  EXPECT_EQ(unclear.status, 400);
+  EXPECT_EQ(error(unclear)["param"], "autoload");
+}
+
+// Ollama's keep_alive, of requests by the first port.
+class KeepAliveTest : public AdminTest {
+ protected:
+  KeepAliveTest() { options.limits.api.keep_alive = true; }
+  // Waits for as many asks.
+  std::vector<fleet::Ask> await_asks(std::size_t count) {
+    for (const Nanos limit = clock.now() + seconds(10); clock.now() < limit;) {
+      if (asked().size() >= count) break;
+      std::this_thread::yield();
+    }
+    return asked();
+  }
+};
+
+TEST_F(KeepAliveTest, HasAModelLeaveOrStay) {
+  start();
+  record();
+  EXPECT_EQ(chat(R"("keep_alive":0)").status, 200);
+  auto asks = await_asks(1);
+  ASSERT_EQ(asks.size(), 1u);
+  EXPECT_EQ(asks[0].kind, fleet::AskKind::kUnload);
+  EXPECT_FALSE(asks[0].keeps_home);
+  EXPECT_EQ(completion(R"("prompt":"a","keep_alive":"-1m")").status, 200);
+  asks = await_asks(2);
+  ASSERT_EQ(asks.size(), 2u);
+  EXPECT_EQ(asks[1].kind, fleet::AskKind::kPin);
+  EXPECT_NE(asks[0].id, asks[1].id);
+  EXPECT_EQ(chat(R"("keep_alive":"1h")").status, 200);
+  EXPECT_EQ(chat().status, 200);
+  EXPECT_EQ(error(chat(R"("keep_alive":"soon")"))["param"], "keep_alive");
+  EXPECT_EQ(asked().size(), 2u);
+}
+
+TEST_F(KeepAliveTest, AsksAgainWhereTheFleetHasNotHeardOfTheEnd) {
+  start();
+  std::atomic<int> asks{0};
+  fleet->on_ask = [&](const fleet::Ask&) -> Status {
+    if (++asks < 3) return invalid_argument("it has 1 request");
+    return {};
+  };
+  EXPECT_EQ(chat(R"("keep_alive":0)").status, 200);
+  for (const Nanos limit = clock.now() + seconds(10); clock.now() < limit && asks < 3;) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(asks, 3);
+}
+
+TEST_F(KeepAliveTest, WaitsForOtherRequestsOfTheModel) {
+  start();
+  record();
+  fleet->on_submit = [](const request::Request&) -> Result<Script> {
+    Script script = says("held");
+    script.held = true;
+    return script;
+  };
+  auto running = std::async(std::launch::async, [this] { return chat().status; });
+  ASSERT_TRUE(fleet->wait_for_submitted(1));
+  fleet->on_submit = [](const request::Request&) -> Result<Script> { return says("x"); };
+  EXPECT_EQ(chat(R"("keep_alive":0)").status, 200);
+  const Nanos began = clock.now();
+  while (clock.now() < began + millis(300)) std::this_thread::yield();
+  EXPECT_TRUE(asked().empty());
+  fleet->release();
+  EXPECT_EQ(running.get(), 200);
+}
+
+TEST_F(KeepAliveTest, TakesAKeyForAdministration) {
+  options.admin->keys = {"secret"};
+  options.api_keys = {"key"};
+  start();
+  record();
+  const std::string key = "Authorization: Bearer key\r\n";
+  const std::string ask = R"("keep_alive":0)";
+  for (const std::string& none :
+       {std::string(), std::string("x-admin-key: key\r\n"), std::string("x-admin-key: \r\n")}) {
+    const Answer refused = chat(ask, key + none);
+    EXPECT_EQ(refused.status, 401) << none;
+    EXPECT_EQ(error(refused)["param"], "keep_alive");
+  }
+  EXPECT_EQ(chat(ask, "x-admin-key: secret\r\n").status, 401) << "nor is it a key of this port";
+  EXPECT_EQ(chat("", key).status, 200);
+  EXPECT_TRUE(asked().empty());
+  EXPECT_EQ(chat(ask, key + "x-admin-key: secret\r\n").status, 200);
+  EXPECT_EQ(await_asks(1).size(), 1u);
+}
+
+TEST_F(KeepAliveTest, PagesOfOtherSitesMayNot) {
+  start();
+  record();
+  EXPECT_EQ(chat(R"("keep_alive":0)", "Origin: http://evil.example\r\n").status, 401);
+  EXPECT_EQ(chat("", "Origin: http://evil.example\r\n").status, 200);
+  EXPECT_TRUE(asked().empty());
+}
+
+TEST_F(KeepAliveTest, IsNotOpenToEverybody) {
+  options.host = "0.0.0.0";
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  const Status open = server->start(*fleet);
+  ASSERT_FALSE(open.ok());
+  EXPECT_THAT(open.error().message, HasSubstr("0.0.0.0"));
+}
+
+TEST_F(AdminTest, KeepAliveIsUnknownUnlessAllowed) {
+  start();
+  const Answer refused = chat(R"("keep_alive":0)");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(error(refused)["param"], "keep_alive");
+}
+
 }  // namespace
 }  // namespace causeway::server

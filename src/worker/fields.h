@@ -38,7 +38,7 @@ template <typename V>
 void fields(V& v, Of<V, request::Request>& r) {
   v.one_of(r.pooling, request::Pooling::kMean);
   v(r.id, r.model, r.prompt, r.sampling, r.max_tokens, r.stop_tokens, r.min_tokens, r.logit_bias,
-    r.allowed_tokens, r.slo, r.priority, r.arrival, r.output, r.attempt);
+    r.allowed_tokens, r.slo, r.priority, r.arrival, r.output, r.attempt, r.held);
 }
 template <typename V>
 void fields(V& v, Of<V, request::TokenLogprob>& one) {
@@ -55,13 +55,17 @@ void fields(V& v, Of<V, request::ModelSwitch>& one) {
   v.count(one.took.count);
 }
 template <typename V>
+void fields(V& v, Of<V, request::RotationTimes>& times) {
+  v(times.out, times.in);
+}
+template <typename V>
 void fields(V& v, Of<V, request::Output>& o) {
   v(o.request, o.tokens, o.prompt, o.embedding, o.finished);
   v.one_of(o.reason, request::FinishReason::kError);
   v.text(o.error);
   v.one_of(o.code, ErrorCode::kDevice);
   v.count(o.cached_prompt.count);
-  v(o.queued, o.preemptions, o.switched, o.attempt, o.lost);
+  v(o.queued, o.preemptions, o.held, o.weights, o.rotations, o.switched, o.attempt, o.lost);
 }
 template <typename V>
 void fields(V& v, Of<V, request::KvCopyCounts>& c) {

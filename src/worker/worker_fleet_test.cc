@@ -31,7 +31,7 @@ class RandomHome final : public fleet::FleetHome {
     return fleet::HostRoom{card_.layout.bytes, use.used, use.budget};
   }
   Status load(const fleet::CatalogueEntry& entry, const fleet::ModelSource&,
-              const std::function<bool()>&) override {
+              const fleet::LoadWatch&) override {
     return home_.pool.make(entry.id, card_.layout,
                            [&](std::span<std::byte> memory) -> Status {
                              testing::fill_weights(memory, entry.id);

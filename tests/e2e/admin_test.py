@@ -5,10 +5,12 @@ import json
 import random
 import re
 import shutil
+import socket
 import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 from pathlib import Path
 
 from running_server import TINY_MEMORY, ModelsFolder, RunningServer, make_model, run_causeway
@@ -138,6 +140,88 @@ class Admin(ModelsFolder):
                              {"success": True})
             self.until(lambda: self.router(server)["a"] == "unloaded")
             self.refused(server, 404, "/models/load", {"model": "z"})
+
+    def test_llama_cpps_events(self):
+        with self.serve() as server:
+            events = self.follow(server)
+            self.done(server, "/models/load", {"model": "a"})
+            self.until(lambda: ("a", "loaded") in events)
+            self.assertEqual(events[0], ("a", "loading"), events)
+            self.done(server, "/models/unload", {"model": "a"})
+            self.until(lambda: events[-1] == ("a", "unloaded"))
+            (self.root / "b" / "model.safetensors").rename(self.root / "b.away")
+            try:
+                self.done(server, "/models/load", {"model": "b"})
+                self.until(lambda: ("b", "unloaded failed") in events)
+            finally:
+                (self.root / "b.away").rename(self.root / "b" / "model.safetensors")
+            server.complete("c", PROMPT, max_tokens=1)  # a request tells the same
+            self.until(lambda: ("c", "loaded") in events)
+            slow = [self.connect(server) for _ in range(15)]
+            for one in slow:
+                one.sendall(b"GET /models/sse HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                self.assertIn(b" 200 OK", one.recv(4096))
+            self.refused(server, 429, "/models/sse", None)
+            self.assertEqual(self.router(server)["c"], "loaded")
+            for one in slow:
+                one.close()
+
+    def connect(self, server):
+        return socket.create_connection(("127.0.0.1", server.admin_port), timeout=30)
+
+    def follow(self, server):
+        """What /models/sse tells from now on: (model, status), as it comes."""
+        events, stream = [], urllib.request.urlopen(server.admin_url + "/models/sse", timeout=60)
+        self.assertEqual(stream.headers.get_content_type(), "text/event-stream")
+
+        def read():
+            with stream:
+                try:
+                    for line in stream:
+                        if not line.startswith(b"data: "):
+                            continue
+                        event = json.loads(line[6:])
+                        data = event.get("data", {})
+                        if "progress" in data:
+                            continue
+                        failed = " failed" if data.get("failed") else ""
+                        events.append((event["model"], data.get("status", event["event"]) + failed))
+                except OSError:
+                    pass
+
+        threading.Thread(target=read, daemon=True).start()
+        return events
+
+    def test_without_autoload(self):
+        with self.serve() as server:
+            body = {"model": "a", "prompt": PROMPT, "max_tokens": 2}
+            status, answer = server.request("/v1/completions?autoload=false", body)
+            self.assertEqual((status, answer["error"]["code"]), (400, "model_not_loaded"))
+            self.assertEqual(self.states(server)["a"], "unloaded")
+            self.assertEqual(server.request("/v1/completions?autoload=true", body)[0], 200)
+            self.assertEqual(server.request("/v1/completions?autoload=false", body)[0], 200)
+
+    def test_keep_alive(self):
+        refused = run_causeway("serve", "--models-dir", self.root, "--allow-keep-alive")
+        self.assertIn("--admin-port", refused.stderr)
+        with self.serve("--allow-keep-alive") as server:
+            server.complete("a", PROMPT, max_tokens=2, keep_alive="1h")
+            server.complete("b", PROMPT, max_tokens=2, keep_alive=0)
+            self.until(lambda: self.states(server)["b"] == "unloaded")
+            self.assertEqual(self.states(server)["a"], "ready")
+            server.complete("a", PROMPT, max_tokens=2, keep_alive="300ms")
+            self.until(lambda: self.states(server)["a"] == "unloaded")
+            server.complete("c", PROMPT, max_tokens=2, keep_alive=-1)
+            self.until(lambda: self.models(server)["c"]["pinned"])
+            server.complete("c", PROMPT, max_tokens=2, keep_alive=0)
+            time.sleep(0.5)
+            self.assertEqual(self.states(server)["c"], "ready", "it is pinned")
+        key = {"x-admin-key": "secret"}
+        body = {"model": "a", "prompt": PROMPT, "max_tokens": 2, "keep_alive": 0}
+        with self.serve("--allow-keep-alive",
+                        environment={"CAUSEWAY_ADMIN_KEY": "secret"}) as server:
+            self.assertEqual(server.request("/v1/completions", body)[0], 401)
+            self.assertEqual(server.request("/v1/completions", body, key)[0], 200)
 
     def test_keys(self):
         key = {"Authorization": "Bearer secret"}

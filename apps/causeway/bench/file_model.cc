@@ -20,7 +20,7 @@ FileModel::FileModel(std::unique_ptr<fleet::CatalogueEntry> entry, fleet::ModelS
       slice_(home, local.slice()) {}
 
 Status FileModel::load() {
-  CAUSEWAY_TRY(home_.load(*entry_, source_, [] { return false; }));
+  CAUSEWAY_TRY(home_.load(*entry_, source_, {.cancelled = [] { return false; }, .progress = {}}));
   return status_of(slice_.attach(*entry_, source_, /*pinned=*/false));
 }
 

@@ -75,6 +75,8 @@ struct ServeOptions {
   double grace_seconds = 30;
   server::AdminOptions admin;
   int admin_port = -1;  // there is none
+  std::string otlp_endpoint;
+  double otlp_sample_ratio = 1;
   engine::EngineOptions engine;
   server::ServerOptions server;
 };
@@ -89,6 +91,7 @@ class Serve final : public Command {
     declare_scheduling();
     declare_http();
     declare_admin();
+    declare_tracing();
   }
 
   Status run() override {
@@ -436,10 +439,46 @@ class Serve final : public Command {
                    "key that must be sent there, as a bearer token; may be repeated")
         .one_value()
         .group("Admin");
+    app.add_flag(
+           "--allow-keep-alive", set_.server.limits.api.keep_alive,
+           "requests may say Ollama's keep_alive, which has their model unloaded after them, or "
+           "pinned; they send the key of --admin-key as header x-admin-key")
+        .group("Admin");
+  }
+
+  void declare_tracing() {
+    auto& app = options();
+    app.add_option(
+           "--otlp-endpoint", set_.otlp_endpoint,
+           "send a trace of every request to this OpenTelemetry collector, as OTLP in JSON, "
+           "e.g. http://127.0.0.1:4318 (no https://); without a path: /v1/traces")
+        .group("Tracing");
+    app.add_option(
+           "--otlp-sample-ratio", set_.otlp_sample_ratio,
+           "part of the requests that are traced; one with a header `traceparent` is traced "
+           "if that says so")
+        .range(0.0, 1.0)
+        .group("Tracing")
+        .show_default();
+  }
+
+  Status finish_tracing() {
+    if (set_.otlp_endpoint.empty()) return {};
+    auto endpoint = server::parse_otlp_endpoint(set_.otlp_endpoint);
+    if (!endpoint.ok()) return endpoint.error().with_context("--otlp-endpoint");
+    // Unlike that of every other process, or their traces would be one.
+    std::random_device random;
+    set_.server.traces = {.endpoint = std::move(endpoint).value(),
+                          .sample_ratio = set_.otlp_sample_ratio,
+                          .seed = (std::uint64_t{random()} << 32) | random()};
+    return {};
   }
 
   Status finish_admin() {
     if (set_.admin_port < 0) {
+      if (set_.server.limits.api.keep_alive) {
+        return invalid_argument("--allow-keep-alive is of no use without --admin-port");
+      }
       if (set_.admin.keys.empty()) return {};
       return invalid_argument("--admin-key is of no use without --admin-port");
     }
@@ -450,6 +489,7 @@ class Serve final : public Command {
 
   Status finish_options() {
     CAUSEWAY_TRY(finish_admin());
+    CAUSEWAY_TRY(finish_tracing());
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
     for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,

@@ -29,6 +29,19 @@ ApiError unknown_parameter(const std::string& name) {
   return bad_parameter(name, "is not supported by this server; leave it out");
 }
 
+// Leaves `out` as it is where the query has no such parameter.
+MaybeError find_switch(std::string_view query, std::string_view wanted, bool& out) {
+  Parameters parameters;
+  if (auto error = parse_query(query, parameters)) return error;
+  for (const auto& [name, value] : parameters) {
+    if (name != wanted) continue;
+    const bool yes = value == "1" || value == "true", no = value == "0" || value == "false";
+    if (!yes && !no) return bad_parameter(name, "must be 0 or 1, true or false");
+    out = yes;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 MaybeError parse_admin_body(std::string_view body, const ApiLimits& limits, bool may_wait,
@@ -68,15 +81,12 @@ MaybeError parse_wake_query(std::string_view query) {
 
 MaybeError parse_health_query(std::string_view query, bool& deep) {
   deep = false;
-  Parameters parameters;
-  if (auto error = parse_query(query, parameters)) return error;
-  for (const auto& [name, value] : parameters) {
-    if (name != "deep") continue;
-    const bool yes = value == "1" || value == "true", no = value == "0" || value == "false";
-    if (!yes && !no) return bad_parameter(name, "must be 0 or 1");
-    deep = yes;
-  }
-  return std::nullopt;
+  return find_switch(query, "deep", deep);
+}
+
+MaybeError parse_autoload_query(std::string_view query, bool& autoload) {
+  autoload = true;
+  return find_switch(query, "autoload", autoload);
 }
 
 }  // namespace causeway::server

@@ -1,5 +1,6 @@
 // What comes to the admin port beside paths: bodies that name a model, and the parameters of
-// queries. All of it strict: a wrong type, or what is not known, is an error that names it.
+// queries, also of the first port's. All of it strict: a wrong type, or what is not known, is an
+// error that names it.
 #pragma once
 
 #include <string>
@@ -26,5 +27,8 @@ MaybeError parse_sleep_query(std::string_view query, bool& keeps_home);
 MaybeError parse_wake_query(std::string_view query);
 // Of /health: deep=1 or 0. Others are left alone, as probes send what they like.
 MaybeError parse_health_query(std::string_view query, bool& deep);
+// Of a generation, as llama.cpp's router has it: autoload=false, a model that is not loaded is not
+// loaded for it. Others are left alone likewise.
+MaybeError parse_autoload_query(std::string_view query, bool& autoload);
 
 }  // namespace causeway::server

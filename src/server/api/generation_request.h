@@ -37,6 +37,7 @@ struct ApiLimits {
   std::int64_t prompt_logprobs_max = 1 << 18;
   std::size_t embedded_max = 2048;              // inputs
   std::int64_t embedded_numbers_max = 1 << 22;  // of the embeddings of one answer
+  bool keep_alive = false;                      // how long its model stays
 };
 
 enum class Endpoint { kChat, kCompletions, kEmbeddings };
@@ -105,6 +106,9 @@ struct GenerationRequest {
   std::optional<request::ConstraintText> constraint;
   std::string constraint_field;
   std::int32_t priority = 0;  // as request::Request: larger runs first
+  // How long its model is to stay after it has ended, where ApiLimits::keep_alive; below zero: for
+  // ever.
+  std::optional<Nanos> keep_alive;
 
   // kEmbeddings.
   request::Pooling pooling = request::Pooling::kNone;

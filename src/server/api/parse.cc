@@ -3,6 +3,7 @@
 #include "base/json_numbers.h"
 #include "server/api/chat_body.h"
 #include "server/api/json_write.h"
+#include "server/api/keep_alive.h"
 #include "server/api/parse_parts.h"
 
 namespace causeway::server {
@@ -64,6 +65,7 @@ MaybeError parse_generation(Endpoint endpoint, std::string_view body, const ApiL
   out.endpoint = endpoint;
   Fields fields(json);
   parse_model(fields, out.model);
+  if (limits.keep_alive) parse_keep_alive(fields, out);
   if (endpoint == Endpoint::kEmbeddings) {
     parse_embedding(fields, limits, out);
     fields.reject_rest();

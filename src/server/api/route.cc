@@ -17,7 +17,7 @@ struct Known {
   Route route;
   At at;
 };
-constexpr std::array<Known, 25> kKnown = {
+constexpr std::array<Known, 26> kKnown = {
     {{"/v1/chat/completions", Route::kChatCompletions, At::kPublic},
      {"/v1/completions", Route::kCompletions, At::kPublic},
      {"/v1/embeddings", Route::kEmbeddings, At::kPublic},
@@ -37,6 +37,7 @@ constexpr std::array<Known, 25> kKnown = {
      {"/wake_up", Route::kWakeUp, At::kAdmin},
      {"/is_sleeping", Route::kIsSleeping, At::kAdmin},
      {"/models", Route::kRouterModels, At::kAdmin},
+     {"/models/sse", Route::kRouterEvents, At::kAdmin},
      {"/models/load", Route::kRouterLoad, At::kAdmin},
      {"/models/unload", Route::kRouterUnload, At::kAdmin},
      {"/health", Route::kHealth, At::kBoth},

@@ -33,6 +33,7 @@ enum class Route {
   kRouterUnload,
   kAdminModels,
   kIsSleeping,
+  kRouterEvents,
   kRouterModels,  // to here
   kModels,
   kModel,  // Routed::model_name

@@ -2,6 +2,7 @@
 
 #include "server/api/json_write.h"
 #include "server/http/listings.h"
+#include "server/model_watch.h"
 
 namespace causeway::server {
 namespace {
@@ -47,16 +48,6 @@ void append_models(std::string& out, const fleet::Fleet& fleet, AppendOne append
     out += one;
   }
   out += ']';
-}
-
-std::string_view router_value(const fleet::ModelStatus& status) {
-  switch (status.state) {
-    case fleet::ModelState::kLoading: return "loading";
-    case fleet::ModelState::kReady:
-    case fleet::ModelState::kActive: return status.attached ? "loaded" : "sleeping";
-    case fleet::ModelState::kUnloaded: break;
-  }
-  return "unloaded";
 }
 
 std::string router_model(const fleet::Fleet& fleet, const fleet::CatalogueEntry& model) {

@@ -38,7 +38,7 @@ void ChoiceRun::tell_switch(const request::ModelSwitch& switched, Metrics& metri
 MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics) {
   std::move(output.prompt.begin(), output.prompt.end(), std::back_inserter(prompt_scores));
   if (output.switched) tell_switch(*output.switched, metrics);
-  queued = output.queued;
+  take_times(output);
   if (!output.tokens.empty()) {
     const bool first = first_token.count < 0;
     first ? metrics.first_token(*model, at - arrival) : metrics.next_token(*model, at - last_token);
@@ -63,8 +63,33 @@ MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics)
   return {};
 }
 
+void ChoiceRun::take_times(request::Output& output) {
+  queued = output.queued;
+  held = output.held;
+  weights = output.weights;
+  preemptions = output.preemptions;
+  resumes = output.attempt;
+  for (const request::RotationTimes& one : output.rotations) {
+    if (std::ssize(rotations) < kChoiceRotationsMax) rotations.push_back(one);
+  }
+}
+
+ChoiceTrace ChoiceRun::trace() const {
+  return {.submitted = submitted,
+          .held = held,
+          .weights = weights,
+          .queued = queued,
+          .first_token = first_token,
+          .ended = ended,
+          .rotations = rotations,
+          .generated_tokens = choice.generated(),
+          .preemptions = preemptions,
+          .resumes = resumes};
+}
+
 void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
   open = false;
+  ended = at;
   Finished measured;
   measured.ending = ending;
   measured.prompt_tokens = prompt_tokens;

@@ -9,6 +9,7 @@
 #include "server/api/answer_writer.h"
 #include "server/api/choice.h"
 #include "server/metrics.h"
+#include "server/tracing/request_trace.h"
 
 namespace causeway::server {
 
@@ -46,7 +47,11 @@ struct ChoiceRun {
   // could not finish it.
   MaybeError absorb(request::Output output, Nanos at, Metrics& metrics);
   void tell_switch(const request::ModelSwitch& switched, Metrics& metrics) const;
+  void take_times(request::Output& output);
   void close(Ending ending, Nanos at, Metrics& metrics);
+
+  // Of one that is closed, or was never open.
+  ChoiceTrace trace() const;
 
   bool has_news() const { return choice.has_news() || (choice.finished() && !end_told); }
   News take();
@@ -60,9 +65,15 @@ struct ChoiceRun {
   std::vector<request::OutputToken> prompt_scores;
   request::Slo slo;
   Nanos arrival;
+  Nanos submitted{-1};
+  Nanos held, weights;  // as the engine's outputs have them
   Nanos queued{-1};
   Nanos first_token{-1};
   Nanos last_token{-1};
+  Nanos ended{-1};
+  std::vector<request::RotationTimes> rotations;  // the first kChoiceRotationsMax
+  std::int32_t preemptions = 0;
+  std::int32_t resumes = 0;
   bool open = false;        // submitted, not ended
   bool introduced = false;  // its role has been told
   bool end_told = false;

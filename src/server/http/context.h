@@ -14,7 +14,10 @@
 #include "base/random.h"
 #include "grammar/compiler.h"
 #include "server/http/worker.h"
+#include "server/kept_models.h"
+#include "server/model_watch.h"
 #include "server/server.h"
+#include "server/tracing/trace_exporter.h"
 
 namespace causeway::server {
 
@@ -28,6 +31,9 @@ struct ServerContext {
   const Clock& clock;
   fleet::Fleet* fleet = nullptr;  // from start() to stop()
   Metrics* metrics = nullptr;
+  TraceExporter* traces = nullptr;              // null: none are sent
+  ModelWatch models;                            // followed by `followers`
+  KeptModels kept;                              // by what requests say, where they may
   asio::thread_pool* pool = nullptr;            // prepares requests
   std::unique_ptr<grammar::Compiler> compiler;  // from start() to stop(), with the workers
   std::atomic<bool> draining{false};
@@ -43,6 +49,7 @@ struct ServerContext {
   std::int64_t connections = 0;        // all
   std::int64_t admin_connections = 0;  // of these, by the admin port
   std::int64_t generations = 0;
+  std::int64_t followers = 0;  // of what becomes of models
 };
 
 // Counts one connection or generation while it lives.

@@ -4,30 +4,31 @@
 #include <array>
 #include <charconv>
 
+#include "server/api/admin_body.h"
 #include "server/api/answer_writer.h"
 #include "server/api/embeddings.h"
 #include "server/api/prepare.h"
 #include "server/http/answer_head.h"
 #include "server/http/choice_run.h"
 #include "server/http/form.h"
+#include "server/http/generation_trace.h"
 #include "server/http/stream.h"
 
 namespace causeway::server {
 namespace {
 
-std::string hex_id(std::uint64_t bits) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out(16, '0');
-  for (char& digit : out) {
-    digit = kHex[bits >> 60];
-    bits <<= 4;
-  }
-  return out;
-}
-
 Endpoint endpoint_of(Route route) {
   if (route == Route::kEmbeddings) return Endpoint::kEmbeddings;
   return route == Route::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
+}
+
+ApiError may_not_keep() {
+  ApiError error = unauthorised();
+  error.message =
+      "`keep_alive` changes what is loaded: send a key for administration as header x-admin-key; "
+      "where there is none, pages of other sites may not send it";
+  error.param = "keep_alive";
+  return error;
 }
 
 // Of one request with thousands of inputs, so that it does not fill the queue.
@@ -43,8 +44,12 @@ class Generation {
         arrival_(arrival),
         counted_(context_, &ServerContext::generations),
         stream_(connection, context_.options.limits.queued_tokens_max),
-        form_(connection) {}
-  ~Generation() { cancel_rest(); }
+        form_(connection),
+        trace_(context_, incoming_, arrival) {}
+  ~Generation() {
+    cancel_rest();
+    if (kept_) context_.kept.end(prepared_.model->id, asked_.keep_alive, connection_.now());
+  }
 
   asio::awaitable<bool> run(std::string body);
 
@@ -54,6 +59,8 @@ class Generation {
   void begin_runs();
   // As many as may be open at a time.
   void submit();
+  // What the fleet says of a request that it does not take.
+  ApiError refusal_of(const Error& error) const;
   void cancel_rest();
   void absorb();
   bool done() const {
@@ -80,6 +87,9 @@ class Generation {
   Counted counted_;
   Stream stream_;
   Form form_;
+  GenerationTrace trace_;
+  bool kept_ = false;     // KeptModels knows of it
+  bool autoload_ = true;  // a model that is not loaded is loaded for it
   GenerationRequest asked_;
   Prepared prepared_;
   MaybeError failure_;
@@ -113,16 +123,24 @@ asio::awaitable<bool> Generation::run(std::string body) {
   } else {
     more = co_await answer_whole();
   }
+  if (!failure_ && open_runs_ > 0) failure_ = client_closed();
   cancel_rest();
+  trace_.end(runs_, usage(), failure_, begun_);
   more = more && !connection_.peer_gone();
   co_await connection_.unwatch();
   co_return more;
 }
 
 void Generation::prepare_now(const std::string& body) {
+  failure_ = parse_autoload_query(incoming_.routed.query, autoload_);
+  if (failure_) return;
   failure_ = parse_generation(endpoint_of(incoming_.routed.route), body,
                               context_.options.limits.api, asked_);
   if (failure_) return;
+  if (asked_.keep_alive && !incoming_.may_keep) {
+    failure_ = may_not_keep();
+    return;
+  }
   const fleet::CatalogueEntry* model = context_.fleet->find(asked_.model);
   if (model == nullptr) {
     failure_ = model_not_found(asked_.model);
@@ -145,7 +163,7 @@ void Generation::prepare_now(const std::string& body) {
 void Generation::begin_runs() {
   AnswerWriter::Head head;
   head.endpoint = asked_.endpoint;
-  head.id = hex_id(context_.draw());
+  head.id = hex_of(context_.draw());
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
   head.logprobs = asked_.top_logprobs >= 0;
@@ -158,6 +176,7 @@ void Generation::begin_runs() {
   if (asked_.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
+  trace_.asked(prepared_, head.id);
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
   runs_.reserve(prepared_.requests.size());
   if (asked_.endpoint == Endpoint::kEmbeddings) embeddings_.resize(prepared_.requests.size());
@@ -175,14 +194,26 @@ void Generation::submit() {
     request::Request& request = prepared_.requests[submitted_];
     request.id = stream_.add();
     request.arrival = arrival_;
-    const Status status = context_.fleet->submit(std::move(request));
+    const Status status = autoload_ ? context_.fleet->submit(std::move(request))
+                                    : context_.fleet->probe(std::move(request));
     if (!status.ok()) {
-      failure_ = from_error(status.error());
+      failure_ = refusal_of(status.error());
       return;
     }
+    const bool begins = context_.options.limits.api.keep_alive && !std::exchange(kept_, true);
+    if (begins) context_.kept.begin(prepared_.model->id);
     runs_[submitted_].open = true;
+    runs_[submitted_].submitted = connection_.now();
     ++open_runs_;
   }
+}
+
+ApiError Generation::refusal_of(const Error& error) const {
+  if (autoload_ || error.code != ErrorCode::kUnavailable) return from_error(error);
+  const fleet::CatalogueEntry& model = *prepared_.model;
+  if (router_value(context_.fleet->status(model.id)) == "loaded") return from_error(error);
+  return bad_request("model `" + model.name + "` is not loaded, and autoload=false has it stay so",
+                     "model", "model_not_loaded");
 }
 
 void Generation::cancel_rest() {

@@ -13,7 +13,8 @@ namespace {
 
 namespace http = boost::beast::http;
 
-std::string_view header(const Parser& parser, http::field name) {
+template <typename Name>
+std::string_view header(const Parser& parser, Name name) {
   const auto value = parser.get()[name];
   return {value.data(), value.size()};
 }
@@ -77,6 +78,18 @@ MaybeError examine_rights(const Parser& parser, const ServerOptions& options, Ro
   return check_site(header(parser, http::field::host), header(parser, http::field::origin));
 }
 
+// By a header of its own, as Authorization has the key of the first port. Server::start sees to it
+// that without keys for administration only this machine reaches that.
+bool may_keep(const Parser& parser, const ServerOptions& options, Route route) {
+  if (!options.limits.api.keep_alive || !generates(route)) return false;
+  if (administers(route)) return true;  // its key has been looked at
+  const std::vector<std::string>& keys = options.admin->keys;
+  if (!keys.empty()) {
+    return authorised("Bearer " + std::string(header(parser, "x-admin-key")), keys);
+  }
+  return !check_site(header(parser, http::field::host), header(parser, http::field::origin));
+}
+
 MaybeError examine_expect(const Parser& parser, Incoming& out) {
   const std::string_view expect = header(parser, http::field::expect);
   if (expect.empty() || !out.http_1_1) return {};
@@ -85,6 +98,22 @@ MaybeError examine_expect(const Parser& parser, Incoming& out) {
   }
   out.expects_continue = out.has_body;
   return {};
+}
+
+// A caller of two traces is of none.
+std::optional<TraceContext> trace_of(const Parser& parser) {
+  const auto [first, end] = parser.get().equal_range("traceparent");
+  if (first == end || std::next(first) != end) return {};
+  auto context = parse_traceparent({first->value().data(), first->value().size()});
+  if (!context) return {};
+  std::string state;
+  const auto [first_state, end_state] = parser.get().equal_range("tracestate");
+  for (auto at = first_state; at != end_state; ++at) {
+    if (!state.empty()) state += ',';
+    state.append(at->value().data(), at->value().size());
+  }
+  context->state = passable_trace_state(state);
+  return context;
 }
 
 // Beast takes a body as chunked when the last coding is, and as absent when the last is unknown. A
@@ -123,6 +152,8 @@ MaybeError examine(const Parser& parser, const ServerOptions& options, Door door
     return with_status(415, "bodies with a Content-Encoding are not supported");
   }
   if (auto error = examine_expect(parser, out)) return error;
+  if (options.traces) out.trace = trace_of(parser);
+  out.may_keep = may_keep(parser, options, out.routed.route);
   return examine_slo(parser, out.slo);
 }
 

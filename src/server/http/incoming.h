@@ -1,6 +1,7 @@
 // What the head of an HTTP request says, checked; and how the parser is set up. No I/O here.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include <boost/beast/http/parser.hpp>
@@ -10,6 +11,7 @@
 #include "server/api/route.h"
 #include "server/api/slo_headers.h"
 #include "server/server.h"
+#include "server/tracing/trace_context.h"
 
 namespace causeway::server {
 
@@ -22,6 +24,8 @@ struct Incoming {
   bool expects_continue = false;
   bool has_body = false;
   SloHeaders slo;
+  bool may_keep = false;              // who sent it may administer: it may say keep_alive
+  std::optional<TraceContext> trace;  // its caller's, where traces are sent
 };
 
 void configure(Parser& parser, const ServerLimits& limits);

@@ -8,6 +8,7 @@
 #include "server/api/tokenize.h"
 #include "server/http/admin_listings.h"
 #include "server/http/administer.h"
+#include "server/http/follow_models.h"
 #include "server/http/generation.h"
 #include "server/http/health.h"
 #include "server/http/listings.h"
@@ -21,7 +22,10 @@ namespace {
 asio::awaitable<bool> answer_metrics(Connection& connection, Incoming incoming) {
   ServerContext& context = connection.context();
   std::string body;
-  auto collect = [&context, &body] { body = context.metrics->exposition(*context.fleet); };
+  auto collect = [&context, &body] {
+    if (context.traces != nullptr) context.metrics->traces(context.traces->counts());
+    body = context.metrics->exposition(*context.fleet);
+  };
   co_await offload(*context.pool, connection.worker(), collect);
   const bool more = co_await respond(connection, std::move(incoming), std::move(body),
                                      "text/plain; version=0.0.4; charset=utf-8");
@@ -80,6 +84,10 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
     }
     case Route::kAdminModels: body = admin_models_body(*context.fleet, context.draining); break;
     case Route::kRouterModels: body = router_models_body(*context.fleet); break;
+    case Route::kRouterEvents: {
+      const bool more = co_await follow_models(connection, std::move(incoming));
+      co_return more;
+    }
     case Route::kIsSleeping: body = is_sleeping_body(*context.fleet); break;
     case Route::kVersion: body = version_body(context.options.version); break;
     case Route::kHealth: {

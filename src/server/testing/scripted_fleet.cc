@@ -186,10 +186,13 @@ request::Output ScriptedFleet::advance(RequestId id, Running& running) {
   output.prompt = std::exchange(script.prompt, {});
   output.cached_prompt = Tokens(script.cached);
   output.queued = script.queued;
+  output.held = script.held_for;
+  output.weights = script.weights;
   output.switched = std::exchange(script.switched, std::nullopt);
   output.finished = running.cancelled || (running.next >= size && !script.endless);
   if (!output.finished) return output;
   output.embedding = std::move(script.embedding);
+  output.rotations = std::move(script.rotations);
   output.reason = running.cancelled ? request::FinishReason::kCancelled : script.reason;
   output.error = script.error;
   output.code = script.code;

@@ -34,7 +34,9 @@ struct Script {
   std::vector<float> embedding = {};              // goes with the last output
   std::int64_t cached = 0;
   Nanos queued{-1};
-  std::optional<request::ModelSwitch> switched;  // goes with the first output
+  Nanos held_for, weights;
+  std::vector<request::RotationTimes> rotations = {};  // go with the last output
+  std::optional<request::ModelSwitch> switched;        // goes with the first output
 };
 
 // A script that says `text`, a token a byte.
@@ -63,6 +65,7 @@ class ScriptedFleet final : public fleet::Fleet {
 
   void release();  // lets held requests go
   std::int64_t submitted() const { return submitted_; }
+  std::int64_t probed() const { return probed_; }        // of those submitted, and refused ones
   std::int64_t cancelled() const { return cancelled_; }  // that were running
   std::int64_t running() const;
   // Waits (10 s at most) until as many have been cancelled; false: they have not.
@@ -74,7 +77,10 @@ class ScriptedFleet final : public fleet::Fleet {
   const fleet::CatalogueEntry* find(std::string_view name) const override;
   fleet::ModelStatus status(ModelId model) const override;
   Status submit(request::Request request) override;
-  Status probe(request::Request request) override { return submit(std::move(request)); }
+  Status probe(request::Request request) override {
+    ++probed_;
+    return submit(std::move(request));
+  }
   Status ask(const fleet::Ask& ask) override;
   bool asleep() const override { return asleep_now; }
   fleet::ReloadReport last_reload() const override { return reloaded; }
@@ -103,6 +109,7 @@ class ScriptedFleet final : public fleet::Fleet {
   request::Request last_;
   bool ending_ = false;
   std::atomic<std::int64_t> submitted_{0};
+  std::atomic<std::int64_t> probed_{0};
   std::atomic<std::int64_t> cancelled_{0};
   std::thread thread_;
 };

@@ -1,0 +1,61 @@
+// What becomes of models, as events for those who follow it: the form of llama.cpp's router
+// (GET /models/sse). The fleet is looked at now and then, once for all who follow; what comes and
+// goes between two looks is not told, but a load that failed is.
+//
+//   look(fleet) ── differences ──▶ the last kEventsKept events ──▶ take(place), by each follower
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fleet/fleet.h"
+
+namespace causeway::server {
+
+// "loaded", "loading", "sleeping" (in host memory, on no slice) or "unloaded".
+std::string_view router_value(const fleet::ModelStatus& status);
+
+// What is told of a model.
+struct WatchedModel {
+  std::string_view value = "unloaded";  // router_value()
+  std::int64_t loads_failed = 0;        // since the start
+  int percent = -1;                     // of its load into host memory; negative: not known
+
+  bool operator==(const WatchedModel&) const = default;
+};
+
+using WatchedModels = std::map<std::string, WatchedModel>;
+
+// The events, each a JSON object, that lead from the one to the other. Pure.
+std::vector<std::string> model_events(const WatchedModels& before, const WatchedModels& after);
+
+// Thread-safe.
+class ModelWatch {
+ public:
+  // Looks at the fleet, unless it has been looked at within `period`. Takes time in proportion to
+  // the catalogue.
+  void look(const fleet::Fleet& fleet, Nanos now, Nanos period);
+  // Behind the last event so far.
+  std::int64_t place() const;
+  // Those since `place`, as server-sent events, and moves it behind them; "": none. nullopt: some
+  // of them are kept no longer.
+  std::optional<std::string> take(std::int64_t& place) const;
+
+ private:
+  mutable std::mutex mutex_;  // guards what follows
+  std::optional<Nanos> looked_;
+  bool looking_ = false;  // somebody is
+  WatchedModels models_;
+  std::deque<std::string> events_;
+  std::int64_t first_ = 0;  // the number of the first of them
+};
+
+inline constexpr std::size_t kEventsKept = 4096;
+
+}  // namespace causeway::server

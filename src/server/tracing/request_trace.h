@@ -1,0 +1,86 @@
+// A request's way as spans: from what was measured of it to what OTLP tells. Pure.
+//
+//  arrival                                                                      last byte written
+//  ├────────────────────────────────── llm_request ──────────────────────────────────────────┤
+//  ├ prepare ┼ load_model ┼ bring_weights ┼ queue ┼─── prefill ───┼──────── decode ─────┤
+//            │ in host    │ weights on    │       │               ├ rotation ┤
+//            submitted    on a slice      enough  first step      first token           last token
+//
+// One row of stages for each choice; a stage that took no time has no span, but for prefill and
+// decode. What did not happen before the request ended is as long as the rest of it was.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "request/request.h"
+#include "server/tracing/trace_context.h"
+
+namespace causeway::server {
+
+// Of a choice, by the server's clock. Below zero: it did not happen.
+struct ChoiceTrace {
+  Nanos submitted{-1};
+  Nanos held = {};  // as request::Output has these three
+  Nanos weights = {};
+  Nanos queued{-1};
+  Nanos first_token{-1};
+  Nanos ended{-1};
+  std::vector<request::RotationTimes> rotations = {};  // kChoiceRotationsMax at most
+  std::int64_t generated_tokens = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t resumes = 0;  // on another slice, as its own was lost
+};
+
+inline constexpr std::int64_t kChoiceRotationsMax = 64;  // that are told
+inline constexpr std::size_t kChoicesTracedMax = 8;      // of one request
+
+struct RequestTrace {
+  TraceContext context;    // `parent`: the caller's span
+  std::uint64_t root = 0;  // the request's own span; decides the ids of the others
+  Nanos unix_epoch;        // by the server's clock, when 1970 began
+  Nanos arrival;
+  Nanos ended{-1};             // the answer was written
+  std::string id;              // as the answer has it
+  std::string_view endpoint;   // "/v1/chat/completions"; a literal
+  std::string_view operation;  // "chat"; a literal
+  std::string model;
+  std::int64_t max_tokens = 0;
+  double temperature = 0;
+  double top_p = 0;
+  std::int64_t choices = 0;  // also those that are not in `runs`
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t generated_tokens = 0;
+  int status = 200;               // of HTTP
+  std::string error;              // "": none
+  std::string error_type;         // of it
+  std::vector<ChoiceTrace> runs;  // kChoicesTracedMax at most
+
+  // How many spans_of() makes of it.
+  std::int64_t spans() const;
+};
+
+struct SpanAttribute {
+  std::string_view name;
+  std::variant<std::int64_t, double, std::string> value;
+};
+
+struct Span {
+  std::string_view name;
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;  // 0: none
+  Nanos begin, end;          // since 1970
+  bool server = false;       // its kind; else it is internal
+  std::string error = {};    // "": it is not one
+  std::vector<SpanAttribute> attributes = {};
+};
+
+// The root first. Every other span lies within it; those of a choice but rotations follow each
+// other without a gap.
+std::vector<Span> spans_of(const RequestTrace& trace);
+
+}  // namespace causeway::server
