@@ -103,6 +103,49 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
   steps_started += steps;
 }
 
+std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
+                                                            std::span<const Nanos> ends) const {
+  if (cache == nullptr || border || rotation || hung || !lost.empty()) return std::nullopt;
+  if (!outputs.empty() || !awaiting_masks.empty() || stranded_until || !streamed.empty()) {
+    return std::nullopt;
+  }
+  CAUSEWAY_DCHECK(std::is_sorted(ends.begin(), ends.end()), "copies end one after the other");
+  const std::int64_t calm = cache->residency().calm_arrivals();
+  if (calm == 0 || calm >= std::ssize(ends)) return std::nullopt;
+  const std::span<const Nanos> looked_at = ends.first(static_cast<std::size_t>(calm + 1));
+  // Nothing could be started before a step ends.
+  if (!may_start()) return looked_at.back();
+  // Or one model waits for what comes, and there is nothing else.
+  if (in_flight() > 0 || asked.size() != 1 || scheduler.varies_with_time()) return std::nullopt;
+  const ModelId model = *asked.begin();
+  if (scheduler.sequences(model) != scheduler.sequences()) return std::nullopt;
+  return cache->residency().await_arrivals(model, computes_beside_weights(model, now), weights_look,
+                                           looked_at);
+}
+
+std::optional<Nanos> EngineCore::calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const {
+  return state_->calm_arrivals_until(now, ends);
+}
+
+Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least) const {
+  const State& state = *state_;
+  if (state.border || state.rotation || state.hung || !state.lost.empty()) return ahead.next;
+  if (!state.streamed.empty()) return ahead.next;
+  // A step that hangs ends all. It is known that those that are passed do not.
+  const std::optional<Nanos> deadline = ahead.passed > 0 ? std::nullopt : state.step_deadline();
+  Nanos first(INT64_MAX);
+  for (const auto& [id, sequence] : state.sequences) {
+    const request::Request& request = sequence->request;
+    if (!request.stop_tokens.empty() || sequence->matcher != nullptr) return ahead.next;
+    const std::int64_t left = request.max_tokens.count - sequence->output_tokens() - ahead.passed;
+    const Nanos more = step_least(request.model) * std::max<std::int64_t>(0, left - 2);
+    const Nanos ends = left < 2 ? ahead.next : ahead.second + more;
+    const Nanos hangs = std::min(deadline.value_or(ends), ahead.next + state.step_timeout);
+    first = std::min({first, ends, hangs});
+  }
+  return std::max(first, ahead.next);
+}
+
 std::int64_t EngineCore::calm_steps() const { return state_->calm_steps(); }
 
 std::optional<Nanos> EngineCore::calm_until() const {

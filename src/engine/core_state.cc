@@ -460,19 +460,20 @@ bool EngineCore::State::weights_arrive() const {
   return false;
 }
 
-bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
-  if (cache == nullptr || !cache->knows(model)) return true;
-  // Behind others its weights are to be there when its turn comes; else it may wait for the last.
-  Nanos computes{};
-  if (in_flight() == 0) {
-    computes = models.at(model).facts.step_of(scheduler.tokens_wanted(model, now)) + kBesideKernels;
-  }
-  const Nanos begins = now + in_flight_for(now);
+Nanos EngineCore::State::computes_beside_weights(ModelId model, Nanos now) const {
   // At once, whatever is left to copy; or never before all is there.
   constexpr Nanos kDay = seconds(86'400);
-  if (options.step_start == StepStart::kAtOnce) computes = kDay;
-  if (options.step_start == StepStart::kAllCached) computes = -kDay;
-  const auto readiness = cache->readiness(model, computes, begins);
+  if (options.step_start == StepStart::kAtOnce) return kDay;
+  if (options.step_start == StepStart::kAllCached) return -kDay;
+  // Behind others its weights are to be there when its turn comes; else it may wait for the last.
+  if (in_flight() > 0) return Nanos(0);
+  return models.at(model).facts.step_of(scheduler.tokens_wanted(model, now)) + kBesideKernels;
+}
+
+bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
+  if (cache == nullptr || !cache->knows(model)) return true;
+  const Nanos begins = now + in_flight_for(now);
+  const auto readiness = cache->readiness(model, computes_beside_weights(model, now), begins);
   if (readiness.now) note_weights(model, now);
   if (readiness.now) return true;
   awaiting_weights = true;

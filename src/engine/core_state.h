@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/id_map.h"
 #include "engine/engine_core.h"
 #include "engine/kv_rotation.h"
 #include "engine/memory_border.h"
@@ -159,6 +160,8 @@ class EngineCore::State {
   // Whether a step of the model may be submitted now; if only time is missing, notes when to ask
   // again.
   bool weights_allow(ModelId model, Nanos now);
+  // How much of a step of the model may be left to compute when the last of its weights come.
+  Nanos computes_beside_weights(ModelId model, Nanos now) const;
 
   Bytes cached_bytes(ModelId model) const {
     return cache != nullptr && cache->knows(model) ? cache->cached_bytes(model) : Bytes(0);
@@ -247,6 +250,7 @@ class EngineCore::State {
   // Fast-forward (core_calm.cc).
   bool is_calm() const;
   std::int64_t calm_steps() const;
+  std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   void run_calm_steps(std::int64_t steps, Nanos last_end, const SampledTokens& sampled);
 
   // Those alive, in order of their ids: what is done to all is done in the same order every time.
@@ -260,7 +264,7 @@ class EngineCore::State {
   schedule::Scheduler scheduler;
   std::optional<MemoryBorder> border;
   std::optional<KvRotation> rotation;
-  std::map<ModelId, ModelEntry> models;
+  IdMap<ModelId, ModelEntry> models;
   std::map<double, std::int64_t> alphas;  // of these, how many have each
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::array<StepLane, 2> lanes;   // of resident models, of streamed ones

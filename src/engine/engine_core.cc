@@ -72,7 +72,7 @@ Status EngineCore::remove_model(ModelId model) {
   const auto found = state_->models.find(model);
   const auto alpha = state_->alphas.find(found->second.facts.alpha);
   if (--alpha->second == 0) state_->alphas.erase(alpha);
-  state_->models.erase(found);
+  state_->models.erase(model);
   return {};
 }
 

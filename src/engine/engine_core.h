@@ -120,12 +120,30 @@ class EngineCore {
   std::int64_t calm_steps() const;
   // Those only that end before; nullopt: any.
   std::optional<Nanos> calm_until() const;
+  // Copies of weights are on their way that end well, one after the other at these times. When the
+  // core must be looked at next because of them, unless something else happens; nullopt: at the
+  // first of them. Those that end before are told by WeightCache::take_events(), each at its time.
+  // After start_step(now).
+  std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   // What `steps` of these, calm_steps() at most, lead to. The last ends at `last_end`, and the
   // device was busy with all of them for `busy`. sampled(request, place): the token that takes this
   // place of the request's. Gives no outputs. Answers the requests that got a token of each.
   using SampledTokens = std::function<TokenId(RequestId, std::int64_t place)>;
   std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
                                         const SampledTokens& sampled);
+
+  // What is known of the next steps of all that are in flight or will be: none ends before `next`,
+  // no two do before `second`, but for `passed` calm steps that end before both.
+  struct StepsAhead {
+    Nanos next;
+    Nanos second;
+    std::int64_t passed = 0;
+  };
+  // The earliest time at which a request may end, unless something is asked of this core before or
+  // a step fails; INT64_MAX: there is none. Where that cannot be told: ahead.next. No step takes
+  // less than step_least(model).
+  using StepLeast = std::function<Nanos(ModelId)>;
+  Nanos ends_from(const StepsAhead& ahead, const StepLeast& step_least) const;
 
   // The outputs produced since the last call, in order.
   std::vector<request::Output> take_outputs();

@@ -11,7 +11,6 @@ FramePool::FramePool(std::int64_t frames, std::int64_t frames_max, bool keep) : 
   CAUSEWAY_CHECK(frames >= 0, "a KV cache cannot have a negative number of frames");
   CAUSEWAY_CHECK(frames <= frames_max, "more KV frames than there may ever be");
   frames_.resize(static_cast<std::size_t>(frames_max));
-  index_.reserve(static_cast<std::size_t>(frames));
   for (Frame& frame : frames_) frame.state = FrameState::kGone;
   counts_.gone = frames_max;
   for (std::int64_t f = 0; f < frames; ++f) add(FrameId(f));
@@ -59,9 +58,10 @@ void FramePool::unlink_quarantined(FrameId id) {
   if (!list->second.first.valid()) quarantined_.erase(list);
 }
 
-void FramePool::unindex(Frame& frame) {
+void FramePool::unindex(FrameId id) {
+  Frame& frame = at(id);
   if (!frame.indexed) return;
-  index_.erase(frame.hash);
+  index_.erase(frame.hash, id);
   frame.indexed = false;
 }
 
@@ -74,7 +74,7 @@ FrameId FramePool::take(ModelId model) {
   --(evict ? counts_.cached : counts_.free);
   ++counts_.referenced;
   Frame& frame = at(id);
-  unindex(frame);
+  unindex(id);
   frame.state = FrameState::kReferenced;
   frame.references = 1;
   frame.model = model;
@@ -164,7 +164,7 @@ void FramePool::settle(FrameId id) {
     push_back(cached_, id);
     ++counts_.cached;
   } else {
-    unindex(frame);
+    unindex(id);
     frame.state = FrameState::kFree;
     push_front(free_, id);  // most recently used first: likeliest to be in some cache
     ++counts_.free;
@@ -174,7 +174,7 @@ void FramePool::settle(FrameId id) {
 // A frame that is on no list.
 void FramePool::leave(FrameId id) {
   Frame& frame = at(id);
-  unindex(frame);
+  unindex(id);
   frame.state = FrameState::kGone;
   ++counts_.gone;
 }
@@ -236,7 +236,8 @@ bool FramePool::index(FrameId id, const PrefixHash& hash) {
   Frame& frame = at(id);
   CAUSEWAY_CHECK(!frame.indexed, "the block is indexed already");
   // Two sequences may fill equal blocks at the same time: the first to be done is found.
-  if (!index_.emplace(hash, id).second) return false;
+  if (holder(hash).valid()) return false;
+  index_.insert(hash, id);
   frame.hash = hash;
   frame.indexed = true;
   frame.ordinal = next_ordinal_++;
@@ -249,8 +250,7 @@ FrameId FramePool::find(const PrefixHash& hash) const {
 }
 
 FrameId FramePool::holder(const PrefixHash& hash) const {
-  const auto found = index_.find(hash);
-  return found == index_.end() ? FrameId() : found->second;
+  return index_.find(hash, [&](FrameId frame) { return at(frame).hash == hash; });
 }
 
 void FramePool::step_done(StepId step, StepId oldest) {
@@ -284,7 +284,7 @@ void FramePool::forget_model(ModelId model) {
     Frame& frame = at(id);
     if (frame.model != model) continue;
     CAUSEWAY_CHECK(frame.state != FrameState::kReferenced, "the model has frames in use");
-    unindex(frame);
+    unindex(id);
     frame.filling = StepId();
     if (frame.state != FrameState::kCached) continue;
     unlink(cached_, id);

@@ -22,7 +22,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -30,6 +29,7 @@
 #include "kv/kv_cache.h"
 #include "kv/linked_list.h"
 #include "kv/prefix_hash.h"
+#include "kv/prefix_index.h"
 
 namespace causeway::kv {
 
@@ -148,7 +148,7 @@ class FramePool {
   // Nothing uses the frame any more: cached, free or gone.
   void settle(FrameId frame);
   void leave(FrameId frame);
-  void unindex(Frame& frame);
+  void unindex(FrameId frame);
   Status check_frame(FrameId id, std::int64_t references, const Copies& copies) const;
   Status check_quarantine(std::vector<bool>& listed) const;
   Status check_list(const List& list, FrameState state, StepId until,
@@ -159,7 +159,7 @@ class FramePool {
   List free_, cached_;
   std::map<StepId, List> quarantined_;  // by the step that ends it
   List copied_;                         // quarantined until a copy ends, their steps being done
-  std::unordered_map<PrefixHash, FrameId> index_;
+  PrefixIndex index_;                   // of frames that are indexed
   FrameCounts counts_;
   StepId done_;                  // all up to here are
   std::set<StepId> done_ahead_;  // beyond that: done before an older one

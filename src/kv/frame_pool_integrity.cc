@@ -28,10 +28,7 @@ Status FramePool::check_frame(FrameId id, std::int64_t references, const Copies&
   if ((frame.state == FrameState::kReferenced) != (references > 0)) {
     return broken(id, "referenced by nobody, or not referenced though in a table");
   }
-  if (frame.indexed) {
-    const auto held = index_.find(frame.hash);
-    if (held == index_.end() || held->second != id) return broken(id, "the index does not hold it");
-  }
+  if (frame.indexed && holder(frame.hash) != id) return broken(id, "the index does not hold it");
   if (frame.indexed && frame.filling.valid()) return broken(id, "indexed before it is full");
   if (references > 1 && !frame.indexed) return broken(id, "shared, but not indexed");
   const bool in_use =
@@ -74,7 +71,7 @@ Status FramePool::check_list(const List& list, FrameState state, StepId until,
 
 Status FramePool::check_counts() const {
   FrameCounts counted;
-  std::size_t indexed = 0;
+  std::int64_t indexed = 0;
   for (const Frame& frame : frames_) {
     switch (frame.state) {
       case FrameState::kFree: ++counted.free; break;

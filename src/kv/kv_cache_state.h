@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/id_map.h"
 #include "base/random.h"
 #include "kv/copy_book.h"
 #include "kv/frame_pool.h"
@@ -154,7 +155,7 @@ class KvCache::State {
   std::deque<EagerCandidate> eager;  // in the order in which they were filled
   const bool prefix_caching;
   const HashKey key;
-  std::unordered_map<ModelId, Model> models;
+  IdMap<ModelId, Model> models;
   std::unordered_map<RequestId, Sequence> sequences;
   std::map<StepId, Step> in_flight;
   std::vector<RequestId> lost;  // not told yet

@@ -5,10 +5,14 @@
 
 namespace causeway::schedule {
 
+bool Scheduler::varies_with_time() const {
+  const State& state = *state_;
+  return state.rotation || state.traits.varies_with_time || state.options.chunk.automatic;
+}
+
 bool Scheduler::only_decodes(const Decision& decision) const {
   const State& state = *state_;
-  if (state.rotation || state.traits.varies_with_time || state.options.chunk.automatic)
-    return false;
+  if (varies_with_time()) return false;
   if (state.put_off || state.waiting_total > 0 || state.streamed > 0) return false;
   if (std::ssize(decision.runs) != state.running_total) return false;
   for (const Run& run : decision.runs) {

@@ -214,6 +214,8 @@ class Scheduler {
   // and does nothing else, and the next decisions would be the same until a request arrives or
   // ends, or frames are lacking.
   bool only_decodes(const Decision& decision) const;
+  // Whether a decision depends on the time at which it is made.
+  bool varies_with_time() const;
   // As if steps like this one, which is in flight, had been decided and had ended so often more,
   // the last of them at `last_end`. The caller appends the tokens.
   void repeat_step(const Decision& decision, std::int64_t times, Nanos last_end);

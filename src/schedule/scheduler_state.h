@@ -6,10 +6,10 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/id_map.h"
 #include "schedule/chunk_controller.h"
 #include "schedule/future_peak.h"
 #include "schedule/policy.h"
@@ -170,7 +170,7 @@ class Scheduler::State {
   std::set<std::int32_t> unused;  // of queues
   // Places of queues: all that have sequences, and some that had. Others need no look.
   std::vector<std::int32_t> listed;
-  std::unordered_map<ModelId, std::int32_t> queue_index;
+  IdMap<ModelId, std::int32_t> queue_index;
   std::int64_t running_total = 0;
   std::int64_t waiting_total = 0;
   std::int64_t promised_total = 0;

@@ -102,6 +102,7 @@ void compare(std::uint64_t seed, Sum& sum) {
   const Workload workload = random_workload(options, random);
   const auto slow = run_fleet(options, workload);
   options.slice.fast_forward = true;
+  options.two_threads = seed % 2 == 0;
   const auto fast = run_fleet(options, workload);
   ASSERT_EQ(slow.ok(), fast.ok());
   if (!slow.ok()) return;

@@ -12,17 +12,15 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "simulate/event_tree.h"
-#include "simulate/simulated_slice.h"
+#include "simulate/fleet_slices.h"
 
 namespace causeway::simulate {
 namespace {
 
 constexpr std::int64_t kSlicesMax = 64;  // of a machine
 constexpr std::int64_t kSlicesInAllMax = 4096;
-constexpr Nanos kNever(INT64_MAX);
-constexpr Nanos kLook = seconds(1);       // how often demand is looked at
-constexpr Nanos kUnloadPoll = millis(1);  // of a model whose weights are on their way
+constexpr Nanos kNever = EventTree::kNever;
+constexpr Nanos kLook = seconds(1);  // how often demand is looked at
 
 // That a step of one token reads.
 Bytes read_by_a_step(const ModelShape& shape) {
@@ -79,7 +77,7 @@ class FleetSimulation {
   void apply(const fleet::Reread&) { CAUSEWAY_CHECK(false, "the catalogue stays as it is here"); }
   void apply(const fleet::Measure& measure);
   void apply(const fleet::Load& load);
-  void apply(const fleet::Unload& unload) { unloads_.push_back(unload); }
+  void apply(const fleet::Unload& unload);
   void apply(const fleet::Drop& drop);
   void apply(const fleet::Resize& resize);
   void end_loads();
@@ -91,19 +89,16 @@ class FleetSimulation {
   void keep_answer(const request::Output& output);
   // True: some ended.
   bool try_unloads();
-  void take_outputs(SimulatedSlice& slice);
+  void start_slices();
 
   const ModelShape& shape(ModelId model) const {
     return options_.slice.models[static_cast<std::size_t>(model.value)];
   }
-  // To be asked to do something: it starts what it can, and is asked anew when it goes on.
   SimulatedSlice& slice(fleet::SliceId id) {
-    touch(static_cast<std::size_t>(id.value));
-    return *slices_[static_cast<std::size_t>(id.value)];
+    return slices_.ask(static_cast<std::size_t>(id.value));
   }
-  void touch(std::size_t index);
-  void start_touched();
   std::int64_t slices_max() const;
+  std::int64_t slices() const { return parts_ ? parts_->parts() : slices_.size(); }
   void add_to(const SimulatedSlice& slice, SimulationReport& sum) const;
   Bytes host_budget() const;
   Bytes host_used() const;
@@ -121,19 +116,19 @@ class FleetSimulation {
   SimulationOptions slice_options_;
   ManualClock clock_;
   std::vector<SharedLink> links_;  // by machine
-  std::vector<std::unique_ptr<SimulatedSlice>> slices_;
-  EventTree due_;                     // their next events
-  std::vector<bool> touched_;         // of slices, since they started what they can
-  std::vector<std::size_t> touches_;  // those
   fleet::FleetSpec spec_;
   fleet::FleetCore core_;
   LatencyRecorder recorder_;
+  FleetSlices slices_;
   std::size_t arrived_ = 0;
-  std::int64_t steps_passed_ = 0;
   std::deque<fleet::Event> events_;          // to be told, in this order
   std::multimap<Nanos, fleet::Load> loads_;  // under way, by their ends
-  std::vector<fleet::Unload> unloads_;       // under way
-  std::map<ModelId, bool> home_;             // in host memory; false: on its way
+  struct Unloading {
+    fleet::Unload unload;
+    bool tried = false;
+  };
+  std::vector<Unloading> unloads_;
+  std::map<ModelId, bool> home_;  // in host memory; false: on its way
 
   std::unordered_map<RequestId, std::vector<TokenId>> answers_;  // so far, of those that may go on
   std::unordered_set<RequestId> withdrawn_;                      // told to be given back
@@ -204,25 +199,22 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       slice_options_(options.slice),
       links_(static_cast<std::size_t>(options.machines),
              {.free = {}, .free_out = {}, .sharers = options.slices}),
-      due_(slices_max()),
-      touched_(static_cast<std::size_t>(slices_max())),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models), options.keep_requests),
+      slices_(slices_max(), recorder_, options.two_threads && options.slice.fast_forward),
       memory_(options.slice.profile.memory_bytes_per_second) {
   if (options.gpu_parts) {
     parts_.emplace(*options.gpu_parts, options.slice);
     for (const fleet::ModelSpec& model : spec_.models) targets_.push_back(model.slo.tpot);
-    slices_.resize(static_cast<std::size_t>(slice::kPartsMax));
     open_parts(options.gpu_parts->parts);
     return;
   }
   if (resumes_) slice_options_.fast_forward = false;  // it does not tell tokens one by one
   for (std::int64_t i = 0; i < options.slices * options.machines; ++i) {
     SharedLink* const link = &links_[static_cast<std::size_t>(i / options.slices)];
-    slices_.push_back(std::make_unique<SimulatedSlice>(
-        slice_options_, clock_,
-        SimulatedSlice::Shared{.link = options.slices > 1 ? link : nullptr}));
+    slices_.open(static_cast<std::size_t>(i), slice_options_,
+                 {.link = options.slices > 1 ? link : nullptr});
   }
 }
 
@@ -295,23 +287,35 @@ void FleetSimulation::end_loads() {
   }
 }
 
-// A model whose last step is in flight, or whose weights are on their way, goes a little later.
+void FleetSimulation::apply(const fleet::Unload& unload) {
+  unloads_.push_back({unload});
+  for (const fleet::SliceId id : unload.slices) {
+    slices_.keep_up(static_cast<std::size_t>(id.value));
+  }
+}
+
+// A model whose last step is in flight, or whose weights are on their way, goes when something
+// happens on its slice.
 bool FleetSimulation::try_unloads() {
   bool any = false;
-  for (fleet::Unload& unload : std::exchange(unloads_, {})) {
-    std::erase_if(unload.slices, [&](fleet::SliceId id) {
-      const Status gone = slice(id).remove_model(unload.model);
+  for (Unloading& one : std::exchange(unloads_, {})) {
+    std::erase_if(one.unload.slices, [&](fleet::SliceId id) {
+      const auto index = static_cast<std::size_t>(id.value);
+      if (one.tried && !slices_.looked_at(index)) return false;
+      const Status gone = slice(id).remove_model(one.unload.model);
       CAUSEWAY_CHECK(gone.ok() || gone.error().code == ErrorCode::kUnavailable,
                      gone.error().message);
+      if (gone.ok()) slices_.may_lag(index);
       return gone.ok();
     });
-    if (!unload.slices.empty()) {
-      unloads_.push_back(std::move(unload));
+    one.tried = true;
+    if (!one.unload.slices.empty()) {
+      unloads_.push_back(std::move(one));
       continue;
     }
-    if (unload.drop) home_.erase(unload.model);
+    if (one.unload.drop) home_.erase(one.unload.model);
     any = true;
-    tell(fleet::UnloadEnded{unload.model, {}});
+    tell(fleet::UnloadEnded{one.unload.model, {}});
   }
   return any;
 }
@@ -325,63 +329,33 @@ void FleetSimulation::arrive() {
                              arrival.slo, arrival.at});
 }
 
-void FleetSimulation::take_outputs(SimulatedSlice& slice) {
-  for (request::Output& output : slice.core().take_outputs()) {
+void FleetSimulation::start_slices() {
+  slices_.start([this](request::Output& output, Nanos at) {
     const bool told = output.finished && withdrawn_.erase(output.request) > 0;
     const bool back = told && output.reason == request::FinishReason::kCancelled;
     if (back) output.finished = false;
-    if (!back || !output.tokens.empty()) recorder_.record(output, slice.tells_at());
+    if (!back || !output.tokens.empty()) recorder_.record(output, at);
     if (resumes_) keep_answer(output);
     if (back) tell(fleet::RequestWithdrawn{output.request});
     if (output.finished) tell(fleet::RequestEnded{output.request});
-  }
+  });
 }
 
 bool FleetSimulation::next_event() {
   Nanos next = arrived_ < workload_.size() ? workload_[arrived_].at : kNever;
-  next = std::min(next, due_.first());
+  next = std::min(next, slices_.next());
   if (!loads_.empty()) next = std::min(next, loads_.begin()->first);
-  if (!unloads_.empty()) next = std::min(next, clock_.now() + kUnloadPoll);
   if (parts_) next = std::min(next, reopen_at_.value_or(look_at_));
   const Nanos wakeup = core_.next_wakeup().value_or(kNever);
   next = std::min(next, wakeup);
   if (next == kNever || next > options_.slice.virtual_time_max) return false;
   clock_.set(std::max(clock_.now(), next));
-  due_.each_due(clock_.now(), [this](std::int64_t i) {
-    touch(static_cast<std::size_t>(i));
-    slices_[static_cast<std::size_t>(i)]->happen();
-  });
+  slices_.begin_round(clock_.now());
   while (arrived_ < workload_.size() && workload_[arrived_].at <= clock_.now()) arrive();
   end_loads();
   if (parts_) look_at_demand();
   if (wakeup <= clock_.now()) tell(fleet::Woken{});
   return true;
-}
-
-void FleetSimulation::touch(std::size_t index) {
-  if (touched_[index]) return;
-  touched_[index] = true;
-  touches_.push_back(index);
-  if (!slices_[index]) return;
-  const SimulatedSlice::Passed passed = slices_[index]->catch_up();
-  recorder_.record_tokens(passed.requests, passed.ends);
-  steps_passed_ += std::ssize(passed.ends);
-}
-
-// In the order of their ids. What their outputs lead to may touch others.
-void FleetSimulation::start_touched() {
-  while (!touches_.empty()) {
-    std::vector<std::size_t> now = std::exchange(touches_, {});
-    std::sort(now.begin(), now.end());
-    for (const std::size_t i : now) {
-      touched_[i] = false;
-      if (!slices_[i]) continue;
-      slices_[i]->start();
-      take_outputs(*slices_[i]);
-      slices_[i]->look_ahead();
-      due_.set(static_cast<std::int64_t>(i), slices_[i]->next_event().value_or(kNever));
-    }
-  }
 }
 
 void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum) const {
@@ -395,7 +369,7 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
   sum.device.streamed_steps += one.device.streamed_steps;
   sum.device.tokens_again += one.device.tokens_again;
   sum.device.weights_wait += one.device.weights_wait;
-  sum.device.busy += one.device.busy / (parts_ ? parts_->parts() : std::ssize(slices_));
+  sum.device.busy += one.device.busy / slices();
   sum.weights.arrivals += one.weights.arrivals;
   sum.weights.failures += one.weights.failures;
   sum.weights.evictions += one.weights.evictions;
@@ -409,18 +383,18 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
 // Of slices that are open and that were closed.
 void FleetSimulation::report_sums(FleetSimulationReport& report) const {
   report.serving = past_;
-  for (const auto& slice : slices_) {
-    if (slice) add_to(*slice, report.serving);
+  for (std::int64_t i = 0; i < slices_.size(); ++i) {
+    const SimulatedSlice* slice = slices_.at(static_cast<std::size_t>(i));
+    if (slice != nullptr) add_to(*slice, report.serving);
   }
 }
 
 void FleetSimulation::open_parts(int parts) {
   links_.front().sharers = parts;
   for (int i = 0; i < parts; ++i) {
-    slices_[static_cast<std::size_t>(i)] = std::make_unique<SimulatedSlice>(
-        parts_->slice_options(parts), clock_,
-        SimulatedSlice::Shared{
-            .link = parts > 1 ? &links_.front() : nullptr, .memory = &memory_, .memory_user = i});
+    slices_.open(
+        static_cast<std::size_t>(i), parts_->slice_options(parts),
+        {.link = parts > 1 ? &links_.front() : nullptr, .memory = &memory_, .memory_user = i});
   }
 }
 
@@ -445,10 +419,9 @@ void FleetSimulation::apply(const fleet::Resize& resize) { closing_ = resize.clo
 void FleetSimulation::close_slices() {
   for (const fleet::SliceId id : std::exchange(closing_, {})) {
     const auto index = static_cast<std::size_t>(id.value);
-    add_to(*slices_[index], past_);
-    slices_[index].reset();
+    add_to(*slices_.at(index), past_);
+    slices_.close(index);
     memory_.use(static_cast<int>(index), 0);
-    due_.set(id.value, kNever);
     reopen_at_ = clock_.now() + options_.gpu_parts->reopen;
   }
 }
@@ -478,15 +451,16 @@ FleetSimulationReport FleetSimulation::run() {
   for (std::int64_t i = 0; i < core_.models() && options_.load_ahead; ++i) {
     tell(fleet::ModelWanted{ModelId(i)});
   }
-  while (arrived_ < workload_.size() || recorder_.live() > 0) {
-    if (!next_event()) break;
-    start_touched();
-    while (try_unloads()) start_touched();
-    start_touched();  // those that were asked in vain
+  bool cut_short = false;
+  while (!cut_short && (arrived_ < workload_.size() || recorder_.live() > 0)) {
+    cut_short = !next_event();
+    if (cut_short) break;
+    start_slices();
+    while (try_unloads()) start_slices();
+    start_slices();  // those that were asked in vain
     close_slices();
   }
-  // What ended before now, where the simulation ends before they do.
-  for (std::size_t i = 0; i < slices_.size(); ++i) touch(i);
+  clock_.set(slices_.finish(cut_short ? options_.slice.virtual_time_max : Nanos(0)));
   FleetSimulationReport report;
   report_sums(report);
   SimulationReport& serving = report.serving;
@@ -498,9 +472,9 @@ FleetSimulationReport FleetSimulation::run() {
   }
   serving.unfinished = recorder_.live() + static_cast<std::int64_t>(workload_.size() - arrived_);
   report.fleet = core_.counters();
-  report.steps_passed = steps_passed_;
+  report.steps_passed = slices_.steps_passed();
   report.placement = fleet::name_of(options_.placement);
-  report.slices = parts_ ? parts_->parts() : std::ssize(slices_);
+  report.slices = slices();
   report.switches = recorder_.switches();
   report.requests = recorder_.served();
   const double rate =

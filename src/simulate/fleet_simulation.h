@@ -28,6 +28,7 @@ struct FleetSimulationOptions {
   double disk_bytes_per_second = 0;  // from which a cold model comes; 0: it takes no time
   Nanos attach = millis(1);          // to make a model in host memory runnable
   bool keep_requests = false;        // FleetSimulationReport::requests
+  bool two_threads = false;          // with SimulationOptions::fast_forward; the report is the same
   // Instead of `slices`: of one machine, whose GPU is divided into parts of its SMs, and perhaps
   // anew while it serves. `slice` is then the whole of it, and models move.
   std::optional<GpuPartsOptions> gpu_parts = {};

@@ -22,29 +22,41 @@ HostLaunches::HostLaunches(const HardwareProfile& profile)
       choice_(profile.shape_choice),
       buckets_(model::decode_buckets(kSlotsMax)) {}
 
-std::int64_t HostLaunches::bucket_of(const request::Batch& batch) const {
+std::size_t HostLaunches::bucket_of(const request::Batch& batch) const {
   const auto size = std::ssize(batch.entries);
   const auto bucket = std::lower_bound(buckets_.begin(), buckets_.end(), size);
-  return bucket == buckets_.end() ? 0 : *bucket;
+  return static_cast<std::size_t>(bucket - buckets_.begin());
 }
 
 bool HostLaunches::has_graph(const request::Batch& batch) const {
-  const auto steps = decoded_.find({batch.model, bucket_of(batch)});
-  return steps != decoded_.end() && steps->second == kCaptured && !has_prompts(batch);
+  const std::size_t bucket = bucket_of(batch);
+  const auto steps = decoded_.find(batch.model);
+  return bucket < buckets_.size() && steps != decoded_.end() &&
+         steps->second[bucket] == kCaptured && !has_prompts(batch);
+}
+
+bool HostLaunches::is_first(std::int64_t tokens, const model::ModelConfig& config) {
+  const auto rows = static_cast<std::size_t>(tokens);
+  std::vector<bool>& chosen =
+      chosen_[{config.hidden, config.intermediate, config.heads, config.kv_heads, config.head_dim}];
+  if (rows >= chosen.size()) chosen.resize(rows + 1);
+  const bool first = !chosen[rows];
+  chosen[rows] = true;
+  return first;
 }
 
 Nanos HostLaunches::takes(const request::Batch& batch, const ModelShape& shape) {
   if (has_prompts(batch)) {
-    const model::ModelConfig& c = shape.config;
-    const Products products = {
-        std::ssize(batch.tokens), c.hidden, c.intermediate, c.heads, c.kv_heads, c.head_dim};
-    return plain_ + (chosen_.insert(products).second ? choice_ : Nanos(0));
+    return plain_ + (is_first(std::ssize(batch.tokens), shape.config) ? choice_ : Nanos(0));
   }
-  const std::int64_t bucket = bucket_of(batch);
-  if (bucket == 0) return plain_;
-  int& steps = decoded_[{batch.model, bucket}];
+  const std::size_t bucket = bucket_of(batch);
+  if (bucket == buckets_.size()) return plain_;
+  if (!decoded_.contains(batch.model)) {
+    decoded_.emplace(batch.model, std::vector<std::uint8_t>(buckets_.size()));
+  }
+  std::uint8_t& steps = decoded_.at(batch.model)[bucket];
   if (steps == kCaptured) return Nanos(0);
-  steps += 1;
+  ++steps;
   return plain_;
 }
 
@@ -54,8 +66,6 @@ Nanos HostLaunches::launch(const request::Batch& batch, const ModelShape& shape,
   return until_;
 }
 
-void HostLaunches::forget(ModelId model) {
-  std::erase_if(decoded_, [&](const auto& entry) { return entry.first.first == model; });
-}
+void HostLaunches::forget(ModelId model) { decoded_.erase(model); }
 
 }  // namespace causeway::simulate

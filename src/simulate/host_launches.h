@@ -12,10 +12,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <set>
-#include <utility>
 #include <vector>
 
+#include "base/id_map.h"
 #include "base/units.h"
 #include "request/batch.h"
 #include "simulate/cost_model.h"
@@ -37,16 +36,20 @@ class HostLaunches {
   void forget(ModelId model);
 
  private:
-  // Of what decides which kernel is best for a product: rows, and the model's dimensions.
-  using Products = std::array<std::int64_t, 6>;
+  // What decides, beside the rows, which kernel is best for a product: the model's dimensions.
+  using Dimensions = std::array<std::int64_t, 5>;
 
   Nanos takes(const request::Batch& batch, const ModelShape& shape);
-  std::int64_t bucket_of(const request::Batch& batch) const;
+  // Whether it is the first step with prompts of so many tokens.
+  bool is_first(std::int64_t tokens, const model::ModelConfig& config);
+  // Its place in buckets_; their number: it is larger than all.
+  std::size_t bucket_of(const request::Batch& batch) const;
 
   const Nanos plain_, choice_;
   const std::vector<std::int64_t> buckets_;
-  std::set<Products> chosen_;
-  std::map<std::pair<ModelId, std::int64_t>, int> decoded_;  // steps of a size, up to two
+  std::map<Dimensions, std::vector<bool>> chosen_;  // by rows
+  // Of each model steps of each size, by its place in buckets_: up to two.
+  IdMap<ModelId, std::vector<std::uint8_t>> decoded_;
   Nanos until_;
 };
 

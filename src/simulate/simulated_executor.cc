@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::size_t kRangesEnqueued = 2;  // that have not ended, as on a GPU
 
+// The more tokens the longer a step takes; those with prompts have another overhead.
+Nanos step_least_of(const ModelShape& shape, const HardwareProfile& profile) {
+  StepTokens one{.tokens = 1};
+  const Nanos decodes = step_duration(work_of(one, shape), profile);
+  one.prompts = true;
+  return std::min(decodes, step_duration(work_of(one, shape), profile));
+}
+
 }  // namespace
 
 SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
@@ -29,9 +37,11 @@ SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, co
   if (options_.copies) copies_.emplace(*options_.copies, shadow_ ? &*shadow_ : nullptr);
 }
 
-void SimulatedExecutor::add_model(ModelId model, const ModelShape& shape, WeightSource source) {
+void SimulatedExecutor::add_model(ModelId model, ModelShape shape, WeightSource source) {
   CAUSEWAY_CHECK(source != WeightSource::kCache || mover_ != nullptr, "a cache needs a mover");
-  CAUSEWAY_CHECK(models_.emplace(model, Model{shape, source}).second,
+  const Nanos least = step_least_of(shape, options_.profile);
+  Model added{std::move(shape), source, least};
+  CAUSEWAY_CHECK(models_.emplace(model, std::move(added)).second,
                  "the executor knows this model already");
 }
 
@@ -287,8 +297,9 @@ void SimulatedExecutor::end_resident(Nanos at) {
   end_step(*step, at);
   if (resident_.empty()) return;
   Step& next = *resident_.front();
-  request::resolve_pending(next.batch, step->result.sampled);
-  next.shadow.after_failure = step->is_void || !step->result.error.empty();
+  const request::StepResult& result = ended_.back();
+  request::resolve_pending(next.batch, result.sampled);
+  next.shadow.after_failure = step->is_void || !result.error.empty();
 }
 
 void SimulatedExecutor::end_range(std::size_t index, Nanos at) {
@@ -312,7 +323,7 @@ void SimulatedExecutor::end_step(Step& step, Nanos at) {
     for (request::SampledToken& sampled : step.result.sampled) sampled.token.token ^= 1;
   }
   if (shadow_ && !step.is_void && step.result.error.empty()) shadow_->complete(step.shadow);
-  ended_.push_back(step.result);
+  ended_.push_back(std::move(step.result));
 }
 
 std::optional<request::StepResult> SimulatedExecutor::wait(Nanos) {

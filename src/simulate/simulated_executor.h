@@ -28,7 +28,6 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +36,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/id_map.h"
 #include "base/random.h"
 #include "engine/step_executor.h"
 #include "model/step_ranges.h"
@@ -60,6 +60,11 @@ struct Faults {
   double hang_rate = 0;  // of steps that take `hang`
   Nanos hang = seconds(3600);
   double copy_error_rate = 0;  // of copies of weights that fail
+
+  bool any() const {
+    return error_rate > 0 || refuse_rate > 0 || slow_rate > 0 || hang_rate > 0 ||
+           copy_error_rate > 0;
+  }
 };
 
 // Where steps read a model's weights.
@@ -112,7 +117,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
                     const SimulatedMover* mover = nullptr);
 
   // A model of WeightSource::kCache is in the mover already, and leaves it after the executor.
-  void add_model(ModelId model, const ModelShape& shape, WeightSource source);
+  void add_model(ModelId model, ModelShape shape, WeightSource source);
   void remove_model(ModelId model);
 
   const Capabilities& capabilities() const override { return capabilities_; }
@@ -141,6 +146,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // As if the first so many of them had ended, at the times that it told, and were waited for, and
   // as many had been submitted.
   void repeat(std::span<const Nanos> ends, Nanos next_end);
+  // Less than any step of the model takes.
+  Nanos step_least(ModelId model) const { return models_.at(model).step_least; }
   // When the step that runs began.
   Nanos began() const { return resident_.front()->began; }
   // The token that it samples there.
@@ -159,6 +166,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   struct Model {
     ModelShape shape;
     WeightSource source = WeightSource::kMemory;
+    Nanos step_least = {};
   };
   struct Read {
     int group = 0;  // of the reading order
@@ -225,6 +233,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void end_item();
   void end_resident(Nanos at);
   void end_range(std::size_t index, Nanos at);
+  // Its result is the last that has ended.
   void end_step(Step& step, Nanos at);
   // When the next range may be enqueued, as far as that is known.
   std::optional<Nanos> next_range_at() const;
@@ -251,7 +260,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   const SimulatedMover* const mover_;
   Capabilities capabilities_;
   Random random_;
-  std::map<ModelId, Model> models_;
+  IdMap<ModelId, Model> models_;
   std::optional<ShadowKv> shadow_;
   std::optional<SimulatedCopies> copies_;
   HostLaunches launches_;

@@ -31,7 +31,7 @@ void SimulatedMover::add_model(ModelId id, const weights::CachedModel& cached) {
   model.cached = cached;
   model.copies.resize(cached.groups.size());
   model.committed.resize(extents);
-  if (cached.streams()) {
+  if (cached.stream) {
     model.ring_layout.emplace(*cached.stream, options_.extent);
     model.consumed = std::make_unique<SimulatedSemaphore>(clock_);
     model.streamed.resize(cached.stream->groups.size());
@@ -52,7 +52,7 @@ void SimulatedMover::remove_model(ModelId id) {
     if (pending.command.model == id) blame("a model goes while its weights are on their way");
   }
   std::erase_if(link_, [&](const Pending& pending) { return pending.command.model == id; });
-  models_.erase(at);
+  models_.erase(id);
 }
 
 void SimulatedMover::blame(const std::string& what) {
@@ -259,7 +259,8 @@ weights::WeightEvent SimulatedMover::event_of(const Pending& ended) {
 
 std::vector<weights::WeightEvent> SimulatedMover::poll() {
   std::vector<weights::WeightEvent> events;
-  for (; !frames_coming_.empty() && frames_coming_.front().ends <= clock_.now();
+  const Nanos now = std::min(clock_.now(), heard_until_);
+  for (; !frames_coming_.empty() && frames_coming_.front().ends <= now;
        frames_coming_.pop_front()) {
     const Pending& ended = frames_coming_.front();
     weights::WeightEvent& event = events.emplace_back();
@@ -267,14 +268,19 @@ std::vector<weights::WeightEvent> SimulatedMover::poll() {
     (ended.failed ? frame_moves_.failed : frame_moves_.got) += 1;
     if (ended.failed) event.outcome = Error{ErrorCode::kResourceExhausted, "simulated: no memory"};
   }
-  for (; !rings_.empty() && rings_.front().ends <= clock_.now(); rings_.pop_front()) {
+  for (; !rings_.empty() && rings_.front().ends <= now; rings_.pop_front()) {
     events.push_back(event_of(rings_.front()));
   }
-  for (; !link_.empty() && link_.front().ends <= clock_.now(); link_.pop_front()) {
+  for (; !link_.empty() && link_.front().ends <= now; link_.pop_front()) {
     idle_since_ = link_.front().ends;
     events.push_back(event_of(link_.front()));
   }
   return events;
+}
+
+void SimulatedMover::ends_of_copies(std::vector<Nanos>& ends) const {
+  ends.clear();
+  for (const Pending& pending : link_) ends.push_back(pending.ends);
 }
 
 std::optional<Nanos> SimulatedMover::next_end() const {

@@ -19,7 +19,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/id_map.h"
 #include "base/random.h"
 #include "simulate/ring_layout.h"
 #include "simulate/simulated_semaphore.h"
@@ -82,6 +82,10 @@ class SimulatedMover final : public weights::WeightMover {
 
   // When the next copy ends that has not ended by the clock.
   std::optional<Nanos> next_end() const;
+  // Fast-forward. When all copies on the link end, in this order.
+  void ends_of_copies(std::vector<Nanos>& ends) const;
+  // From now on poll() tells of those that end until then, and no other.
+  void hear_until(Nanos until) { heard_until_ = until; }
   // The last copy of a group, of which nothing has been taken away since. nullopt: there is none.
   struct Copy {
     std::uint32_t arrival = 0;
@@ -168,11 +172,12 @@ class SimulatedMover final : public weights::WeightMover {
   const Clock& clock_;
   SharedLink* const shared_;
   Random random_;
-  std::map<ModelId, Model> models_;
+  IdMap<ModelId, Model> models_;
   std::deque<Pending> link_;   // in the order of their ends
   std::deque<Pending> rings_;  // whose memory comes, likewise
-  Nanos idle_since_;           // the end of the last copy that has left the link
-  Nanos out_until_;            // the end of the last copy to host memory
+  Nanos heard_until_{INT64_MAX};
+  Nanos idle_since_;  // the end of the last copy that has left the link
+  Nanos out_until_;   // the end of the last copy to host memory
   std::vector<FrameExtent> frames_;
   std::deque<Pending> frames_coming_;  // in the order of their ends
   FrameMoves frame_moves_;

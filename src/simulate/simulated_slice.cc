@@ -1,6 +1,7 @@
 #include "simulate/simulated_slice.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -8,6 +9,7 @@ namespace causeway::simulate {
 namespace {
 
 constexpr int kStepsInFlight = 2;  // as on a GPU
+constexpr Nanos kNever(INT64_MAX);
 
 engine::CoreOptions core_options(const SimulationOptions& options) {
   return {.frames = options.kv_memory / options.frame,
@@ -77,6 +79,8 @@ SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& cl
                                const Shared& shared)
     : options_(options),
       clock_(clock),
+      depends_on_itself_(options.fast_forward && !options.faults.any() && shared.link == nullptr &&
+                         shared.memory == nullptr),
       mover_(make_mover(options, clock, shared.link)),
       cache_(mover_ ? std::make_unique<weights::WeightCache>(residency_options(options), *mover_)
                     : nullptr),
@@ -105,21 +109,22 @@ Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& wanted) {
                            .step_min = step_min(shape, options_.profile),
                            .seconds_per_token = seconds_per_token(shape, options_.profile)};
   if (!cache_) {
-    executor_.add_model(id, shape, WeightSource::kMemory);
+    executor_.add_model(id, std::move(shape), WeightSource::kMemory);
     CAUSEWAY_TRY(core_.add_model(id, facts));
     return Bytes(0);
   }
   CAUSEWAY_ASSIGN(shape.cached, placed(shape));
   facts.weights = shape.cached;
+  const Bytes streamed = shape.cached.streamed_bytes();
   mover_->add_model(id, shape.cached);
-  executor_.add_model(id, shape, WeightSource::kCache);
+  executor_.add_model(id, std::move(shape), WeightSource::kCache);
   const Status added = core_.add_model(id, facts);
   if (!added.ok()) {
     executor_.remove_model(id);
     mover_->remove_model(id);
     return added.error();
   }
-  return shape.cached.streamed_bytes();
+  return streamed;
 }
 
 Status SimulatedSlice::remove_model(ModelId id) {
@@ -130,16 +135,34 @@ Status SimulatedSlice::remove_model(ModelId id) {
 }
 
 void SimulatedSlice::look_ahead() {
-  constexpr std::int64_t kMost = 4096;
-  CAUSEWAY_CHECK(ahead_.empty(), "it has not caught up");
+  CAUSEWAY_CHECK(ahead_.empty() && !copies_looked_at_, "it has not caught up");
   if (!options_.fast_forward) return;
+  look_ahead_at_steps();
+  if (ahead_.empty()) look_ahead_at_copies();
+}
+
+void SimulatedSlice::look_ahead_at_copies() {
+  const Nanos now = clock_.now();
+  if (!mover_ || !mover_->copies_at(now) || executor_.busy_until() > now) return;
+  if (options_.faults.copy_error_rate > 0) return;
+  mover_->ends_of_copies(copies_ahead_);
+  copies_looked_at_ = core_.calm_arrivals_until(now, copies_ahead_);
+}
+
+void SimulatedSlice::look_ahead_at_steps() {
+  constexpr std::int64_t kMost = 4096;
   const std::int64_t steps = std::min(kMost, core_.calm_steps());
   if (steps < 1) return;
-  ahead_ = executor_.repeated_ends(steps);
+  ahead_ = executor_.repeated_ends(steps + 1);
   if (ahead_.empty()) return;
+  after_ahead_ = ahead_.back();
+  ahead_.pop_back();
   if (const auto until = core_.calm_until()) {
     const auto first = std::lower_bound(ahead_.begin(), ahead_.end(), *until);
-    if (first != ahead_.end()) ahead_.erase(first + 1, ahead_.end());
+    if (std::distance(first, ahead_.end()) > 1) {
+      after_ahead_ = *(first + 1);
+      ahead_.erase(first + 1, ahead_.end());
+    }
   }
   if (ahead_.size() < 2) return ahead_.clear();
   // They become longer and longer. Nobody looks whether they hang.
@@ -149,6 +172,15 @@ void SimulatedSlice::look_ahead() {
 
 SimulatedSlice::Passed SimulatedSlice::catch_up() {
   Passed passed;
+  if (copies_looked_at_) {
+    for (const Nanos end : copies_ahead_) {
+      if (end >= clock_.now()) break;
+      mover_->hear_until(end);
+      cache_->take_events(end);
+    }
+    mover_->hear_until(kNever);
+    copies_looked_at_.reset();
+  }
   if (ahead_.empty()) return passed;
   const auto last = std::lower_bound(ahead_.begin(), ahead_.end() - 1, clock_.now());
   const std::int64_t steps = last - ahead_.begin();
@@ -165,11 +197,24 @@ SimulatedSlice::Passed SimulatedSlice::catch_up() {
   return passed;
 }
 
+Nanos SimulatedSlice::ends_from(Nanos next) const {
+  if (!depends_on_itself_ || next == kNever) return next;
+  const std::int64_t passed = ahead_.empty() ? 0 : std::ssize(ahead_) - 1;
+  // While its thread launches two steps may end of which it hears at once.
+  const Nanos second = ahead_.empty() ? next : after_ahead_;
+  return core_.ends_from({.next = next, .second = second, .passed = passed},
+                         [this](ModelId model) { return executor_.step_least(model); });
+}
+
 std::optional<Nanos> SimulatedSlice::next_event() const {
   if (!ahead_.empty()) return ahead_.back();
   std::optional<Nanos> next = executor_.next_event();
-  for (const auto& other :
-       {core_.next_wakeup(), mover_ ? mover_->next_end() : std::optional<Nanos>()}) {
+  const auto copies = copies_looked_at_ ? copies_looked_at_
+                      : mover_          ? mover_->next_end()
+                                        : std::optional<Nanos>();
+  // Until a step is in flight the core asks for nothing but a look at these copies.
+  const bool awaits_copies = copies_looked_at_ && !core_.step_in_flight();
+  for (const auto& other : {awaits_copies ? std::nullopt : core_.next_wakeup(), copies}) {
     if (other) next = std::min(next.value_or(*other), *other);
   }
   if (executor_.busy_until() > clock_.now()) return executor_.busy_until();

@@ -46,8 +46,9 @@ class SimulatedSlice {
   // When what the engine has to tell is told: now, or when its thread has launched its steps.
   Nanos tells_at() const { return std::max(clock_.now(), executor_.busy_until()); }
 
-  // Fast-forward, where the options ask for it: looks how many of the next steps need not be looked
-  // at one by one. next_event() is then the end of the first that does. After start().
+  // Fast-forward, where the options ask for it: looks how many of the next steps, or of the next
+  // copies of weights, need not be looked at one by one. next_event() is then the end of the first
+  // that does. After start().
   void look_ahead();
   // Of those, what ended before now; anything else may be asked of the slice only then.
   struct Passed {
@@ -55,6 +56,12 @@ class SimulatedSlice {
     std::vector<Nanos> ends;          // at each of these times
   };
   Passed catch_up();
+  // Nothing goes wrong by chance, and no others use its link or its memory: with the fast-forward.
+  bool depends_on_itself() const { return depends_on_itself_; }
+  // The earliest time at which a request may end, unless something is asked of the slice before;
+  // its next event is at `next`. Until then nothing that it does shows anywhere else. Never sooner
+  // than `next`, and no later unless it depends on itself.
+  Nanos ends_from(Nanos next) const;
 
   engine::EngineCore& core() { return core_; }
   const engine::EngineCore& core() const { return core_; }
@@ -62,17 +69,23 @@ class SimulatedSlice {
   void add_to(SimulationReport& report) const;
 
  private:
+  void look_ahead_at_steps();
+  void look_ahead_at_copies();
   // How its weights lie: as a whole, or some of them and a ring.
   Result<weights::CachedModel> placed(const ModelShape& shape) const;
 
   const SimulationOptions& options_;
   const Clock& clock_;
+  const bool depends_on_itself_;
   // Null where the device's memory is the home of the weights.
   std::unique_ptr<SimulatedMover> mover_;
   std::unique_ptr<weights::WeightCache> cache_;
   SimulatedExecutor executor_;
   engine::EngineCore core_;
-  std::vector<Nanos> ahead_;  // when calm steps end, and the first that is not
+  std::vector<Nanos> ahead_;               // when calm steps end, and the first that is not
+  Nanos after_ahead_;                      // no step behind these ends sooner
+  std::vector<Nanos> copies_ahead_;        // when copies end
+  std::optional<Nanos> copies_looked_at_;  // those before need not be looked at
 };
 
 }  // namespace causeway::simulate

@@ -11,8 +11,6 @@
 namespace causeway::weights {
 namespace {
 
-constexpr Nanos kStall = millis(50);  // a copy that is later than this may hang
-
 std::string name_of(ModelId model) { return "model " + std::to_string(model.value); }
 
 }  // namespace
@@ -50,7 +48,7 @@ Status Residency::remove_model(ModelId model, std::vector<WeightCommand>& out) {
   state_->pinned_count -= removed.pinned;
   std::erase(state_->asked, &removed);
   std::erase(state_->active, &removed);
-  state_->models.erase(found);
+  state_->models.erase(model);
   return {};
 }
 
@@ -182,22 +180,46 @@ Residency::Readiness Residency::readiness(ModelId model, Nanos computes, Nanos b
   const State::Model& asked = state_->at(model);
   if (asked.leaving || asked.gave_up || !asked.groups.steppable()) return {};
   if (asked.groups.serves()) return {.now = true, .at = {}};
-  Bytes before, needed;
-  for (const State::Copy& copy : state_->link) {
-    if (!copy.model->groups.at(copy.group).required) continue;  // overtaken
-    before += copy.bytes;
-    if (copy.model == &asked) needed = before;
+  const State::LinkAhead ahead{.event = state_->link_event,
+                               .needed = state_->needed(asked),
+                               .first = state_->link.front().bytes};
+  return state_->readiness(ahead, computes, begins);
+}
+
+std::int64_t Residency::calm_arrivals() const {
+  if (state_->first_waiting() != nullptr || state_->used() > state_->budget) return 0;
+  for (const State::Model* model : state_->active) {
+    const ResidentGroups& groups = model->groups;
+    if (model->leaving || model->gave_up || groups.holds()) return 0;
+    if (groups.arriving() != groups.required_arriving()) return 0;
   }
-  const std::optional<Nanos> takes = state_->copy_time(needed);
-  const std::optional<Nanos> first = state_->copy_time(state_->link.front().bytes);
-  if (!takes || !first) return {};
-  const Nanos at = std::max(state_->link_event + *takes, begins) - computes;
-  // The copy that is under way ends before that, which is an event. While it is long overdue it may
-  // hang, and a step that waited for it would hold the device for as long.
-  const Nanos due = state_->link_event + *first;
-  if (std::max(at, begins) - due > std::max(computes, kStall)) return {};
-  if (at <= begins) return {.now = true, .at = {}};
-  return {.now = false, .at = at};
+  // The last copy of an arrival ends it: another may begin, and the rate is measured anew.
+  std::int64_t calm = std::ssize(state_->link);
+  for (const State::Model* model : state_->active) {
+    const auto last = std::find_if(state_->link.rbegin(), state_->link.rend(),
+                                   [&](const State::Copy& copy) { return copy.model == model; });
+    if (last == state_->link.rend()) continue;
+    calm = std::min<std::int64_t>(calm, state_->link.rend() - last - 1);
+  }
+  return calm;
+}
+
+Nanos Residency::await_arrivals(ModelId model, Nanos computes, std::optional<Nanos> look,
+                                std::span<const Nanos> ends) const {
+  const State::Model& asked = state_->at(model);
+  CAUSEWAY_CHECK(!ends.empty() && ends.size() <= state_->link.size(),
+                 "ends of copies that are not");
+  State::LinkAhead ahead{.event = {}, .needed = state_->needed(asked), .first = {}};
+  for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
+    if (look && *look <= ends[i]) return *look;
+    ahead.event = ends[i];
+    ahead.needed -= state_->link[i].bytes;
+    ahead.first = state_->link[i + 1].bytes;
+    const Readiness readiness = state_->readiness(ahead, computes, ends[i]);
+    if (readiness.now) return ends[i];
+    look = readiness.at;
+  }
+  return std::min(look.value_or(ends.back()), ends.back());
 }
 
 bool Residency::gave_up(ModelId model) const { return state_->at(model).gave_up || !fits(model); }

@@ -176,6 +176,16 @@ class Residency {
   // is asked for, decide() changes nothing that is called before then. nullopt: something may
   // change.
   std::optional<Nanos> quiet_until() const;
+  // Fast-forward (docs/design/simulate.md). Of the copies that were commanded and have not ended:
+  // how many of the first may end well, each told by arrived(), without a demand() for the same, or
+  // a decide(), being of any use between them.
+  std::int64_t calm_arrivals() const;
+  // The copies of the calm arrivals, and the one behind them, end at `ends`. readiness() is asked
+  // at each of these times for a step of `computes` that begins then, first at `look`, and when it
+  // says. When it is to be asked first: all asked before then are told to wait. At the latest at
+  // the last of the ends.
+  Nanos await_arrivals(ModelId model, Nanos computes, std::optional<Nanos> look,
+                       std::span<const Nanos> ends) const;
   // Nothing of it arrives, and no failure waits to be told: without requests it need not be looked
   // at.
   bool rests(ModelId model) const;

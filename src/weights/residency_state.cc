@@ -81,6 +81,7 @@ double Residency::State::heat(const Model& model, Nanos now) const {
 }
 
 void Residency::State::grant(double bytes_per_second, Nanos now) {
+  if (bytes_per_second == granted) return;
   if (!link.empty()) use_link(now);
   granted = bytes_per_second;
 }
@@ -101,6 +102,31 @@ std::optional<Nanos> Residency::State::copy_time(Bytes bytes) const {
   const double rate = link_rate();
   if (rate <= 0) return std::nullopt;
   return nanos_from_seconds(static_cast<double>(bytes.count) / rate);
+}
+
+Bytes Residency::State::needed(const Model& model) const {
+  Bytes before, needed;
+  for (const Copy& copy : link) {
+    if (!copy.model->groups.at(copy.group).required) continue;  // overtaken
+    before += copy.bytes;
+    if (copy.model == &model) needed = before;
+  }
+  return needed;
+}
+
+Residency::Readiness Residency::State::readiness(const LinkAhead& ahead, Nanos computes,
+                                                 Nanos begins) const {
+  constexpr Nanos kStall = millis(50);  // a copy that is later than this may hang
+  const std::optional<Nanos> takes = copy_time(ahead.needed);
+  const std::optional<Nanos> first = copy_time(ahead.first);
+  if (!takes || !first) return {};
+  const Nanos at = std::max(ahead.event + *takes, begins) - computes;
+  // The copy that is under way ends before that, which is an event. While it is long overdue it may
+  // hang, and a step that waited for it would hold the device for as long.
+  const Nanos due = ahead.event + *first;
+  if (std::max(at, begins) - due > std::max(computes, kStall)) return {};
+  if (at <= begins) return {.now = true, .at = {}};
+  return {.now = false, .at = at};
 }
 
 Nanos Residency::State::quantum_end(const Model& model, const Model& waiting) const {

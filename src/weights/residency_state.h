@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <vector>
 
+#include "base/id_map.h"
 #include "weights/residency.h"
 #include "weights/resident_groups.h"
 
@@ -76,6 +76,13 @@ class Residency::State {
     Bytes bytes;
   };
 
+  // Of the link, at its last event, for a model that comes over it.
+  struct LinkAhead {
+    Nanos event;
+    Bytes needed;  // that cross until all is there that a step needs of it
+    Bytes first;   // of the copy that is under way
+  };
+
   // Whose room may be taken, in this order.
   enum class Victims : std::uint8_t { kOptional, kIdle, kQuantumOver, kQueued, kInQuantum };
   struct RoomWanted {
@@ -102,6 +109,8 @@ class Residency::State {
   void grant(double bytes_per_second, Nanos now);
   double link_rate() const;
   std::optional<Nanos> copy_time(Bytes bytes) const;  // nullopt: nothing is known of the link
+  Bytes needed(const Model& model) const;             // LinkAhead::needed, now
+  Readiness readiness(const LinkAhead& ahead, Nanos computes, Nanos begins) const;
   // Against one that waits. The quantum of a model counts anew against one that left before it.
   Nanos quantum_end(const Model& model, const Model& waiting) const;
 
@@ -120,7 +129,7 @@ class Residency::State {
   ResidencyOptions options;
   std::int64_t budget;
   std::int64_t committed_max = 0;  // budget, or what was committed when it shrank
-  std::map<ModelId, Model> models;
+  IdMap<ModelId, Model> models;
   std::vector<Model*> asked;      // those with requests, as of the last demand()
   std::vector<Model*> active;     // by id: those, and all that have extents. Others need no look
   std::int64_t pinned_count = 0;  // of models that are pinned

@@ -37,6 +37,8 @@ std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
           "--fast-forward", fast_forward_,
           "take steps together that differ in nothing but time and tokens: sooner done, the "
           "same report"),
+      app.add_flag("--two-threads", two_threads_,
+                   "with --fast-forward: a second thread simulates slices that are behind"),
       app.add_option(
              "--placement", placement_,
              "which slice a model is put on: bandwidth, random, dedicated, locality, shared")
@@ -92,6 +94,7 @@ Status FleetOptions::apply(std::uint64_t seed, simulate::FleetSimulationOptions&
   fleet.models_max = models_max_;
   fleet.machines = machines_;
   fleet.slice.fast_forward = fast_forward_;
+  fleet.two_threads = two_threads_;
   fleet.fleet.moves = models_max_ == 0;
   if (const auto slices = number_of(slices_)) {
     if (*slices < 1 || *slices > kSlicesMax) {

@@ -32,7 +32,7 @@ class FleetOptions {
   std::string placement_ = "bandwidth";
   double drain_after_ms_ = 2000, room_timeout_ms_ = 60'000, disk_gb_per_s_ = 0;
   std::uint64_t host_bytes_ = 0;
-  bool fast_forward_ = false;
+  bool fast_forward_ = false, two_threads_ = false;
 };
 
 }  // namespace causeway::app

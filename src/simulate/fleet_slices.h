@@ -1,0 +1,148 @@
+// The slices of a simulated fleet, and when each of them is looked at.
+//
+// Between two things that are asked of it (a request, a model) and the ends of its requests, of
+// which the fleet is told, a slice depends on nothing but itself. With the fast-forward it
+// therefore has a clock of its own, which stays behind until one of these comes: what has happened
+// meanwhile is made up for at once, each thing at its own time. The fleet sees the same as if every
+// slice had been looked at whenever something happened there.
+//
+//   fleet   ──▲─────────────▲──────▲───▶      ▲ a request arrives, or ends
+//   slice A ──┴·············│······┴───▶      · made up for when it is looked at
+//   slice B ················┴──────────▶
+//
+// What happens at one instant has an order, too. It comes in rounds: first what is due on slices,
+// then what is asked of them, then each of these starts what it can, by their ids, and once more
+// where that led to more. What is then due at the same instant is the next round's. A slice that
+// was behind makes up for the rounds that it would have been looked at in.
+//
+// A second thread may make up for slices that are behind while the fleet goes on: each has a lock,
+// which is held from when it is looked at until it has started what it can. All that comes of it is
+// told on the caller's thread, so that the report does not depend on who was faster.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "simulate/event_tree.h"
+#include "simulate/latency_recorder.h"
+#include "simulate/simulated_slice.h"
+
+namespace causeway::simulate {
+
+class FleetSlices {
+ public:
+  using Told = std::function<void(request::Output&, Nanos at)>;
+
+  // `most`: slices, of which none is open. The recorder, which is borrowed, is told what slices put
+  // out while they are behind.
+  // `helps`: with a second thread.
+  FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps);
+  ~FleetSlices();
+  FleetSlices(const FleetSlices&) = delete;
+  FleetSlices& operator=(const FleetSlices&) = delete;
+  // Options and what is shared are borrowed.
+  void open(std::size_t index, const SimulationOptions& options,
+            const SimulatedSlice::Shared& shared);
+  void close(std::size_t index);
+
+  // When one must be looked at; EventTree::kNever: not before something is asked.
+  Nanos next() const { return due_.first(); }
+  // It is `now`, and a round begins: what is due happens. Asking and starting follow.
+  void begin_round(Nanos now);
+  // Something is asked of one, now; it starts what it can in start().
+  SimulatedSlice& ask(std::size_t index);
+  // Something happened on it in this round, or was asked.
+  bool looked_at(std::size_t index) const { return slices_[index].seen == round_; }
+  // Those that were looked at start what they can. `told` is told of what they put out, and when it
+  // is heard; it may ask.
+  void start(const Told& told);
+  // From when it is asked next it is looked at whenever something happens there, until may_lag()
+  // was called as often.
+  void keep_up(std::size_t index) { ++slices_[index].keeps_up; }
+  void may_lag(std::size_t index) { --slices_[index].keeps_up; }
+  // The end: all that has happened until the last round. `until`: beyond that, what happens on
+  // slices until then. Answers when the last of it was.
+  Nanos finish(Nanos until = Nanos(0));
+
+  // Null: it is not open.
+  const SimulatedSlice* at(std::size_t index) const { return slices_[index].slice.get(); }
+  std::int64_t size() const { return std::ssize(slices_); }
+  std::int64_t steps_passed() const { return steps_passed_; }
+
+ private:
+  // Held for microseconds, or by one for which the other would have to do the same work itself.
+  class Lock {
+   public:
+    void lock();
+    bool try_lock() { return !taken_.exchange(true, std::memory_order_acquire); }
+    void unlock() { taken_.store(false, std::memory_order_release); }
+
+   private:
+    std::atomic<bool> taken_{false};
+  };
+
+  // What the recorder is to be told: an output, and when; or steps that were passed.
+  using Note = std::variant<std::pair<request::Output, Nanos>, SimulatedSlice::Passed>;
+
+  struct Entry {
+    Lock lock;
+    ManualClock clock;
+    std::unique_ptr<SimulatedSlice> slice;
+    // When something happens there. The second thread looks at it without the lock.
+    std::atomic<Nanos> next{EventTree::kNever};
+    std::vector<Note> notes;  // what came of it while it was behind
+    bool starts = false;      // what it can, when it was asked last, is to be made up for first
+    // Of the caller's thread alone.
+    std::int64_t seen = 0;  // the last round in which it was looked at
+    bool asked = false;     // since it started what it can
+    bool happened = false;  // something did, then
+    int keeps_up = 0;
+  };
+
+  // The second thread.
+  void help();
+  bool make_up_some();
+  void stop_helping();
+  // All that a slice does by itself when its next event comes.
+  static void run(Entry& entry);
+  // Tells the recorder what came of that.
+  void tell(Entry& entry);
+  // What has happened before now, and in rounds of this instant before this one. True: something is
+  // due in this one.
+  bool make_up(Entry& entry);
+  // As it is now, also in the middle of what need not be looked at one by one.
+  bool make_up_to_now(Entry& entry);
+  // What need not be looked at one by one, up to its clock. Answers when the last step ended.
+  static Nanos pass(Entry& entry);
+  // It has started what it can: looks when it must be looked at again.
+  static void look_ahead(Entry& entry);
+  void set_due(std::size_t index);
+  void start_one(std::size_t index, const Told& told);
+  // Whether it would have started already, had something been due there in this round.
+  bool had_turn(std::size_t index) const { return started_ || (starting_ && index < turn_); }
+
+  LatencyRecorder& recorder_;
+  std::deque<Entry> slices_;
+  EventTree due_;
+  Nanos now_;
+  std::int64_t round_ = 0;
+  std::int64_t instant_ = 0;        // its first round
+  std::vector<std::size_t> asked_;  // will start
+  std::vector<std::size_t> turns_;  // start now, in order
+  std::size_t turn_ = 0;            // the one that does
+  bool starting_ = false;           // those that were looked at first
+  bool started_ = false;            // and these have
+  std::int64_t steps_passed_ = 0;
+  std::atomic<Nanos> behind_{Nanos(0)};  // the second thread makes up for what is before
+  std::atomic<bool> stops_{false};
+  std::thread helper_;
+};
+
+}  // namespace causeway::simulate
