@@ -187,9 +187,7 @@ TEST(RoutedRequestsHistory, NoTokenIsDeliveredTwiceOrLost) {
       }
       if (!given_back && !slices[at].lost.empty()) {
         slices[1 - at].lost.clear();
-        const auto again = routed.again(RequestId(1), slices[1 - at]);
-        ASSERT_TRUE(again.has_value());
-        running = *again;
+        running = routed.again(RequestId(1), slices[1 - at]).value();
         ASSERT_EQ(running.attempt, ++losses);
         said = std::ssize(running.output);
         ASSERT_EQ(said, delivered);
