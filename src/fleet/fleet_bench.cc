@@ -108,6 +108,7 @@ class Fleet {
     return RequestEnded{ended};
   }
   void do_(const Route& route) { running_.push_back(route.request); }
+  void do_(const Withdraw&) { CAUSEWAY_CHECK(false, "this placement has none migrate"); }
   void do_(const CancelOn&) {}
   void do_(const Refuse&) {}
   void do_(const Answered&) {}  // nothing here asks
