@@ -29,13 +29,13 @@ class ServedSlicesTest : public ::testing::Test {
       models_.push_back({fleet::load_entry(id, source, {}).value(), std::move(source)});
     }
     half_ = machine_->host()->processors() / 2;
-    // Of a half; a whole device is fast enough as well.
+    // Of a half that has half of the bandwidth; one that reads alone has 0.9 of it.
     const slice::SliceDemand model = demands_of(models_).front();
     const double step = static_cast<double>(model.bytes_per_step.count) / slice::kBytesPerThread;
     for (auto& one : models_) one.entry->slo.tpot = nanos_from_seconds(1.25 * step / half_);
-    // Prompts of 100 tokens that take 0.6 of a half, beside tokens that take 0.8.
+    // Prompts of 100 tokens that take 0.9 of a half, beside tokens that take 0.4 or more.
     const double prompt = 100 * model.flops_per_token / slice::kFlopsPerThread / half_;
-    rate_ = 0.6 / prompt;
+    rate_ = 0.9 / prompt;
   }
   void open(const std::string& slices, bool isolate = false) {
     ServedSlicesOptions options;
