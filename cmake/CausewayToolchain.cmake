@@ -12,6 +12,7 @@ endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
 # Of the sanitizer presets and the demo's, where compile time is most of the cost.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+set(CMAKE_CXX_FLAGS_DEMO "-O1")
 
 find_program(CAUSEWAY_CCACHE ccache)
 # One precompiled header serves programs and libraries.

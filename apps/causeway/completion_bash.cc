@@ -8,7 +8,7 @@ namespace causeway::app {
 namespace {
 
 // Bash splits words at '=' and ':' too, so that a value may be two words behind its option.
-constexpr const char* kHead = R"(# Completes {name} in bash; made by `{name} completion bash`.
+constexpr const char* kBashHead = R"(# Completes {name} in bash; made by `{name} completion bash`.
 
 _{name}() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}
@@ -77,7 +77,7 @@ std::string bash_completion(const CommandText& program) {
     lists += fmt::format("    {}) options={} commands={} ;;\n", shell_word(command->path()),
                          shell_word(options), shell_word(commands));
   }
-  return fmt::format(kHead, fmt::arg("name", program.name()), fmt::arg("paths", paths),
+  return fmt::format(kBashHead, fmt::arg("name", program.name()), fmt::arg("paths", paths),
                      fmt::arg("values", values), fmt::arg("lists", lists));
 }
 

@@ -6,7 +6,7 @@
 namespace causeway::app {
 namespace {
 
-constexpr const char* kHead = R"(# Completes {name} in fish; made by `{name} completion fish`.
+constexpr const char* kFishHead = R"(# Completes {name} in fish; made by `{name} completion fish`.
 
 function __{name}_at --description 'Whether the words so far name this command'
   set -l at {name}
@@ -74,7 +74,7 @@ std::string fish_completion(const CommandText& program) {
       lines += line_of(condition, option);
     }
   }
-  return fmt::format(kHead, fmt::arg("name", program.name()), fmt::arg("paths", paths)) + lines;
+  return fmt::format(kFishHead, fmt::arg("name", program.name()), fmt::arg("paths", paths)) + lines;
 }
 
 }  // namespace causeway::app

@@ -7,7 +7,7 @@
 namespace causeway::app {
 namespace {
 
-constexpr const char* kHead = R"(#compdef {name}
+constexpr const char* kZshHead = R"(#compdef {name}
 # Completes {name} in zsh; made by `{name} completion zsh`.
 
 _{name}() {{
@@ -95,7 +95,7 @@ std::string zsh_completion(const CommandText& program) {
     }
     lists += arguments_of(*command) + "      ;;\n";
   }
-  return fmt::format(kHead, fmt::arg("name", program.name()), fmt::arg("paths", paths),
+  return fmt::format(kZshHead, fmt::arg("name", program.name()), fmt::arg("paths", paths),
                      fmt::arg("lists", lists));
 }
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -95,6 +97,9 @@ class Options {
 
 // As Option::in_bytes() reads it; nothing: that is no number of bytes.
 std::optional<std::uint64_t> parse_bytes(std::string text);
+
+// What an option in bytes has been given.
+inline Bytes bytes_of(std::uint64_t value) { return Bytes(static_cast<std::int64_t>(value)); }
 
 template <typename Enum>
 Option Options::add_choice(const std::string& name, Enum& value,

@@ -2,7 +2,9 @@
 // take a Clock&, simulations and tests pass a ManualClock.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 
 #include "base/units.h"
 
@@ -19,6 +21,15 @@ class RealClock final : public Clock {
  public:
   Nanos now() const override;
 };
+
+constexpr std::chrono::nanoseconds chrono_of(Nanos time) {
+  return std::chrono::nanoseconds(time.count);
+}
+
+// How long to ask the system to wait: a day at most, since longer waits would overflow its clocks.
+constexpr std::chrono::nanoseconds wait_time(Nanos wanted) {
+  return chrono_of(std::clamp(wanted, Nanos(0), seconds(86'400)));
+}
 
 // Seconds since 1970 for what users see (`created` fields, logs), not for measuring.
 std::int64_t unix_seconds();

@@ -42,6 +42,8 @@ using Tokens = Quantity<struct TokensTag>;  // a number of tokens
 constexpr Bytes kib(std::int64_t n) { return Bytes(n << 10); }
 constexpr Bytes mib(std::int64_t n) { return Bytes(n << 20); }
 constexpr Bytes gib(std::int64_t n) { return Bytes(n << 30); }
+// An instant that does not come.
+inline constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max()};
 constexpr Nanos micros(std::int64_t n) { return Nanos(n * 1'000); }
 constexpr Nanos millis(std::int64_t n) { return Nanos(n * 1'000'000); }
 constexpr Nanos seconds(std::int64_t n) { return Nanos(n * 1'000'000'000); }
@@ -56,6 +58,8 @@ constexpr Nanos nanos_from_seconds(double s) {
   return nanos < 0 ? Nanos(std::numeric_limits<std::int64_t>::min()) : Nanos(0);
 }
 constexpr std::size_t to_size(Bytes b) { return static_cast<std::size_t>(b.count); }
+constexpr double to_gigabytes(Bytes b) { return static_cast<double>(b.count) * 1e-9; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 constexpr Bytes round_up(Bytes value, Bytes step) {
   return Bytes((value.count + step.count - 1) / step.count * step.count);

@@ -34,8 +34,6 @@ constexpr Bytes kHugePage = mib(2);
 constexpr Bytes kTouchSlice = mib(32);  // small enough to spread evenly, large enough to batch
 constexpr int kTouchThreadsMax = 16;
 
-std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
-
 // A mapped memfd. Move-only; unmaps and closes.
 struct Mapping {
   int fd = -1;

@@ -16,6 +16,9 @@
 
 namespace causeway::device {
 
+// For messages: whole MiB.
+inline std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
+
 struct HostAddress {
   RegionId region;
   Bytes offset;

@@ -15,9 +15,6 @@ using request::FinishReason;
 
 namespace {
 
-// So long copies of KV that were given up are waited for when nothing can run without their frames.
-// By then the transfer engine has seen them end or has lost hope (TransferEngineOptions).
-constexpr Nanos kStrandedMax = seconds(15);
 // What a step takes beside its kernels, until it is launched and its token seen. Behind steps in
 // flight that passes while they run; earlier the step would only hold the device, which others use.
 constexpr Nanos kBesideKernels = micros(1500);

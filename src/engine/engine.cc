@@ -33,12 +33,6 @@ constexpr Nanos kWarmUpPoll = millis(50);
 constexpr Nanos kWarmingTold = millis(5);
 // While it stops, an engine looks this often whether its loop is held.
 constexpr Nanos kHeldPoll = millis(20);
-// Longer waits would overflow the system's clocks.
-constexpr Nanos kWaitMax = seconds(86'400);
-
-std::chrono::nanoseconds wait_time(Nanos wanted) {
-  return std::chrono::nanoseconds(std::clamp(wanted, Nanos(0), kWaitMax).count);
-}
 
 struct AddModel {
   ModelId model;

@@ -22,7 +22,6 @@
 namespace causeway::engine {
 namespace {
 
-constexpr Nanos kWaitMax = seconds(86'400);  // longer waits would overflow the system's clocks
 // A step on the CPU is bounded work that always ends: a long prompt of a large model takes minutes
 // on few cores, and who gave it up would only come back and wait again.
 constexpr Nanos kStepTimeout = seconds(86'400);
@@ -301,9 +300,8 @@ std::optional<request::StepResult> HostExecutor::wait(Nanos timeout) {
   CAUSEWAY_CHECK(lanes[0].models.step_in_flight() || lanes[1].models.step_in_flight(),
                  "no step is in flight");
   std::unique_lock lock(state_->mutex);
-  const std::chrono::nanoseconds longest(std::clamp(timeout, Nanos(0), kWaitMax).count);
   HostLane* ended = nullptr;
-  state_->done.wait_for(lock, longest, [&] {
+  state_->done.wait_for(lock, wait_time(timeout), [&] {
     for (HostLane& lane : lanes) {
       if (ended == nullptr && lane.result) ended = &lane;
     }

@@ -16,9 +16,6 @@ namespace {
 
 // After KV did not get memory, it does not try again for so long.
 constexpr Nanos kRetry = seconds(10);
-// An extent that is to go waits so long for a copy of KV that was given up. By then the transfer
-// engine has seen it end or has lost hope (TransferEngineOptions).
-constexpr Nanos kStrandedMax = seconds(15);
 
 }  // namespace
 

@@ -29,6 +29,11 @@
 
 namespace causeway::engine {
 
+// So long a copy of KV that was given up is waited for: by an extent that is to go, and when nothing
+// can run without its frames. By then the transfer engine has seen it end or has lost hope
+// (TransferEngineOptions).
+inline constexpr Nanos kStrandedMax = seconds(15);
+
 class MemoryBorder {
  public:
   // The frames of the KV cache fill whole extents, kv_min at least and kv_max at the most.

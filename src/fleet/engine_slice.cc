@@ -8,11 +8,9 @@
 namespace causeway::fleet {
 namespace {
 
-double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; }
-
 void warn_of_streaming(const CatalogueEntry& entry, const engine::ModelFacts& facts, Nanos tpot) {
   if (!facts.weights.streams()) return;
-  const double streamed = gigabytes(facts.weights.streamed_bytes());
+  const double streamed = to_gigabytes(facts.weights.streamed_bytes());
   const std::string& name = entry.name;
   const Nanos target = entry.slo.tpot;
   if (tpot == Nanos(0)) {

@@ -43,8 +43,6 @@ std::vector<request::Output> joined(std::vector<request::Output> outputs,
   return outputs;
 }
 
-double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; }
-
 ModelState state_of(const ModelSeen& seen) {
   switch (seen.phase) {
     case ModelPhase::kReady:
@@ -437,7 +435,7 @@ void LocalFleet::State::report_left() {
   spdlog::info(
       "{} of {} models are loaded when asked for: of {:.1f} GB of host memory for "
       "weights, {:.1f} GB are taken",
-      left, slots_.size(), gigabytes(core_.host_budget()), gigabytes(core_.host_used()));
+      left, slots_.size(), to_gigabytes(core_.host_budget()), to_gigabytes(core_.host_used()));
 }
 
 // From the slices' threads.

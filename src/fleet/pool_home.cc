@@ -13,8 +13,6 @@ namespace {
 
 constexpr double kGigabyte = 1e9;
 
-double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / kGigabyte; }
-
 // Tells a load's progress, and logs it every few seconds, so that a long one is seen to move.
 std::function<void(const weights::LoadProgress&)> follow_progress(std::string name,
                                                                   const LoadWatch& watch) {
@@ -25,14 +23,14 @@ std::function<void(const weights::LoadProgress&)> follow_progress(std::string na
     if (p.elapsed < next) return;
     next = p.elapsed + kEvery;
     spdlog::info("loading {}: {:.1f} of {:.1f} GB, {:.2f} GB/s, {:.0f} s left", name,
-                 gigabytes(p.done), gigabytes(p.total), p.bytes_per_second / kGigabyte,
+                 to_gigabytes(p.done), to_gigabytes(p.total), p.bytes_per_second / kGigabyte,
                  to_seconds(p.remaining));
   };
 }
 
 void log_loaded(const std::string& name, Bytes bytes, Nanos took) {
-  spdlog::info("loaded {}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", name, gigabytes(bytes),
-               to_seconds(took), gigabytes(bytes) / std::max(1e-9, to_seconds(took)));
+  spdlog::info("loaded {}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", name, to_gigabytes(bytes),
+               to_seconds(took), to_gigabytes(bytes) / std::max(1e-9, to_seconds(took)));
 }
 
 // Those of this process: the first says how models are kept, and reaches for all.

@@ -22,8 +22,8 @@ constexpr std::array<std::string_view, 11> kIgnored = {
 // Their members are names with a schema each; those of the others are data.
 constexpr std::array<std::string_view, 4> kNamed = {"properties", "patternProperties", "$defs",
                                                     "definitions"};
-constexpr std::array<std::string_view, 5> kData = {"enum", "const", "default", "examples",
-                                                   "required"};
+constexpr std::array<std::string_view, 5> kLiteralKeys = {"enum", "const", "default", "examples",
+                                                          "required"};
 
 template <std::size_t kCount>
 bool has(const std::array<std::string_view, kCount>& names, std::string_view name) {
@@ -153,7 +153,7 @@ Status check_pattern(const std::string& pattern, const ConstraintLimits& limits)
 Status check_node(const Json& node, const ConstraintLimits& limits);
 
 Status check_member(const std::string& key, const Json& value, const ConstraintLimits& limits) {
-  if (has(kData, key)) return {};
+  if (has(kLiteralKeys, key)) return {};
   if (has(kIgnored, key) && value != false) {
     return invalid_argument("has the keyword `" + key + "`, which is not supported; leave it out");
   }

@@ -11,7 +11,7 @@
 namespace causeway::grammar {
 namespace {
 
-using Json = nlohmann::ordered_json;  // the order of properties is that of the answer
+using OrderedJson = nlohmann::ordered_json;  // the order of properties is that of the answer
 
 constexpr std::array<std::string_view, 3> kData = {"enum", "const", "default"};
 constexpr std::uint32_t kCodeMax = 0x10FFFF;
@@ -198,13 +198,13 @@ class Rewriter {
 };
 
 // As the schema has it; "" where it bounds nothing.
-std::string bound(const Json& node, const char* key) {
+std::string bound(const OrderedJson& node, const char* key) {
   const auto at = node.find(key);
   if (at == node.end() || !at->is_number_unsigned()) return {};
   return std::to_string(at->get<std::uint64_t>());
 }
 
-void rewrite_lengths(Json& node) {
+void rewrite_lengths(OrderedJson& node) {
   const std::string least = bound(node, "minLength"), most = bound(node, "maxLength");
   if ((least.empty() && most.empty()) || node.contains("format")) return;
   node.erase("minLength");
@@ -212,9 +212,9 @@ void rewrite_lengths(Json& node) {
   node["pattern"] = "^" + none_of("") + "{" + (least.empty() ? "0" : least) + "," + most + "}$";
 }
 
-void rewrite(Json& node) {
+void rewrite(OrderedJson& node) {
   if (node.is_array()) {
-    for (Json& item : node) rewrite(item);
+    for (OrderedJson& item : node) rewrite(item);
   }
   if (!node.is_object()) return;
   for (const auto& [key, value] : node.items()) {
@@ -231,9 +231,9 @@ void rewrite(Json& node) {
 std::string json_pattern(std::string_view pattern) { return Rewriter(pattern).rewrite(); }
 
 std::string with_json_strings(const std::string& json) {
-  Json schema = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  OrderedJson schema = OrderedJson::parse(json, nullptr, /*allow_exceptions=*/false);
   rewrite(schema);
-  return schema.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return schema.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace causeway::grammar

@@ -10,7 +10,6 @@ namespace causeway::preload {
 namespace {
 
 constexpr Bytes kExtent = mib(2);
-constexpr int kUrgencies = 2;
 
 bool contains(const std::vector<int>& list, int value) {
   return std::find(list.begin(), list.end(), value) != list.end();

@@ -28,6 +28,8 @@
 
 namespace causeway::preload {
 
+inline constexpr int kUrgencies = 2;  // of the streams: the more urgent one is 0
+
 struct GpusOptions {
   std::vector<int> gpus;    // that take part, by ordinal
   std::vector<int> relays;  // of them

@@ -9,7 +9,6 @@ using device::Copy;
 using device::kCudaNotReady;
 using device::kCudaSuccess;
 
-constexpr int kUrgencies = 2;
 constexpr std::int64_t kCopiesMax = 4'096;
 constexpr Nanos kDrainMax = seconds(10);
 

@@ -27,8 +27,6 @@ constexpr double kRatioMin = 0.01, kRatioMax = 10'000;
 constexpr std::int64_t kRecentSteps = 100;
 constexpr double kStepMax = 86'400;  // seconds
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 Status check_chunk(const ChunkOptions& options) {

@@ -6,14 +6,6 @@
 #include "base/dcheck.h"
 
 namespace causeway::schedule {
-namespace {
-
-// How often a blocked head is passed over before its prefix is looked up again although no room was
-// gained (the cache may meanwhile hold more of it).
-constexpr int kBlockedSkipsMax = 16;
-
-}  // namespace
-
 Plan::Plan(Scheduler::State& state, const kv::KvCache& kv, Nanos now, Decision& decision)
     : state_(state),
       kv_(kv),

@@ -9,9 +9,6 @@
 namespace causeway::schedule {
 namespace {
 
-// How often the first in line is passed over before its prefix is looked up again although it still
-// lacks what it lacked (the cache may meanwhile hold more of it).
-constexpr int kBlockedSkipsMax = 16;
 // Of host memory, in B_xfer, what victims leave that go for one that never had HBM. Otherwise it
 // fills up, nobody can go any more, and none of those that are out can come back.
 constexpr std::int64_t kExchangesKept = 4;

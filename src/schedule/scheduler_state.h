@@ -19,6 +19,10 @@
 
 namespace causeway::schedule {
 
+// How often the first in line is passed over before its prefix is looked up again although it still
+// lacks what it lacked (the cache may meanwhile hold more of it).
+inline constexpr int kBlockedSkipsMax = 16;
+
 struct ModelQueue {
   ModelId id;  // invalid: removed, the place may be reused
   std::int64_t tokens_per_block = 1;

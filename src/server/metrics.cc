@@ -59,10 +59,10 @@ const Buckets& lag_buckets() {
 constexpr std::array<const char*, 4> kEndings = {"stop", "length", "abort", "error"};
 
 // Counters that the fleet keeps, followed by ours.
-class Follower {
+class MetricFollower {
  public:
   // `unit`: what one of the fleet's is of ours.
-  explicit Follower(Counter& counter, double unit = 1) : counter_(counter), unit_(unit) {}
+  explicit MetricFollower(Counter& counter, double unit = 1) : counter_(counter), unit_(unit) {}
   void follow(std::int64_t total) {
     if (total > seen_) counter_.Increment(unit_ * static_cast<double>(total - seen_));
     seen_ = std::max(seen_, total);
@@ -227,7 +227,7 @@ struct ModelSeries {
   }
 
   Gauge &running, &waiting, &rotary, &kv_usage;
-  Follower preemptions, rotations, prefix_queries, prefix_hits_hbm, prefix_hits_host;
+  MetricFollower preemptions, rotations, prefix_queries, prefix_hits_hbm, prefix_hits_host;
   Counter &prompt_tokens, &generation_tokens;
   Histogram &ttft, &inter_token, &tpot, &e2e, &queue, &prompt_length, &generated_length;
   Gauge &resident_host, &resident_device;
@@ -262,7 +262,7 @@ struct CopySeries {
   }
 
   Gauge &usage, &stranded;
-  Follower failed, eager_out, rotation_out, rotation_in, prefix_in;
+  MetricFollower failed, eager_out, rotation_out, rotation_in, prefix_in;
 };
 
 struct TraceSeries {
@@ -283,7 +283,7 @@ struct TraceSeries {
     stopped.follow(counts.dropped_stopped);
   }
 
-  Follower exported, full, failed, rejected, stopped;
+  MetricFollower exported, full, failed, rejected, stopped;
 };
 
 void observe(Histogram& histogram, Nanos time) {
@@ -355,9 +355,9 @@ class Metrics::Impl {
  private:
   prometheus::Registry registry_;
   Families families_;
-  Follower link_bytes_;
-  Follower device_busy_;
-  Follower resumed_;
+  MetricFollower link_bytes_;
+  MetricFollower device_busy_;
+  MetricFollower resumed_;
   CopySeries copies_;
   TraceSeries traces_;
   std::shared_mutex models_mutex_;                   // guards the map, which only grows

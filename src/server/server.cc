@@ -24,8 +24,6 @@ constexpr std::chrono::milliseconds kNoticeTime{2000};
 constexpr std::chrono::milliseconds kAcceptRetryTime{50};
 constexpr std::chrono::milliseconds kKeepPeriod{100};  // how exactly models leave
 
-std::chrono::nanoseconds chrono_of(Nanos time) { return std::chrono::nanoseconds(time.count); }
-
 Result<tcp::endpoint> endpoint_of(const std::string& host, std::uint16_t port) {
   error_code error;
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);

@@ -13,8 +13,6 @@ namespace causeway::simulate {
 
 class EventTree {
  public:
-  static constexpr Nanos kNever{INT64_MAX};
-
   explicit EventTree(std::int64_t count)
       : leaves_(std::bit_ceil(static_cast<std::size_t>(std::max<std::int64_t>(1, count)))),
         first_(2 * leaves_, kNever) {}

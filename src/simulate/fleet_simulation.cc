@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::int64_t kSlicesMax = 64;  // of a machine
 constexpr std::int64_t kSlicesInAllMax = 4096;
-constexpr Nanos kNever = EventTree::kNever;
 constexpr Nanos kLook = seconds(1);  // how often demand is looked at
 
 // That a step of one token reads.

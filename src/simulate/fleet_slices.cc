@@ -56,7 +56,7 @@ void FleetSlices::open(std::size_t index, const SimulationOptions& options,
 void FleetSlices::close(std::size_t index) {
   Entry& entry = slices_[index];
   entry.slice.reset();
-  entry.next = EventTree::kNever;
+  entry.next = kNever;
   set_due(index);
 }
 
@@ -70,7 +70,7 @@ Nanos FleetSlices::pass(Entry& entry) {
 
 void FleetSlices::look_ahead(Entry& entry) {
   entry.slice->look_ahead();
-  entry.next = entry.slice->next_event().value_or(EventTree::kNever);
+  entry.next = entry.slice->next_event().value_or(kNever);
 }
 
 void FleetSlices::run(Entry& entry) {
@@ -114,7 +114,7 @@ bool FleetSlices::make_up_to_now(Entry& entry) {
   if (entry.next.load() > now_) {
     entry.clock.set(now_);
     pass(entry);
-    entry.next = entry.slice->next_event().value_or(EventTree::kNever);
+    entry.next = entry.slice->next_event().value_or(kNever);
   }
   return make_up(entry);
 }

@@ -52,7 +52,7 @@ class FleetSlices {
             const SimulatedSlice::Shared& shared);
   void close(std::size_t index);
 
-  // When one must be looked at; EventTree::kNever: not before something is asked.
+  // When one must be looked at; kNever: not before something is asked.
   Nanos next() const { return due_.first(); }
   // It is `now`, and a round begins: what is due happens. Asking and starting follow.
   void begin_round(Nanos now);
@@ -96,7 +96,7 @@ class FleetSlices {
     ManualClock clock;
     std::unique_ptr<SimulatedSlice> slice;
     // When something happens there. The second thread looks at it without the lock.
-    std::atomic<Nanos> next{EventTree::kNever};
+    std::atomic<Nanos> next{kNever};
     std::vector<Note> notes;  // what came of it while it was behind
     bool starts = false;      // what it can, when it was asked last, is to be made up for first
     // Of the caller's thread alone.

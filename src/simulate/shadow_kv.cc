@@ -8,7 +8,7 @@
 namespace causeway::simulate {
 namespace {
 
-constexpr std::uint64_t kSpoilt = 0xDEAD;
+constexpr std::uint64_t kSpoiltBlock = 0xDEAD;
 
 std::uint64_t first_word(ModelId model) {
   return mix64(0xC0FFEEull + static_cast<std::uint64_t>(model.value));
@@ -34,7 +34,7 @@ TokenId choose(std::uint64_t last, std::uint64_t sum, std::int64_t vocab) {
 ShadowKv::ShadowKv(std::int64_t frames, std::int64_t tokens_per_block_max)
     : frames_(frames),
       slots_(tokens_per_block_max),
-      words_(static_cast<std::size_t>(frames * tokens_per_block_max), kSpoilt) {}
+      words_(static_cast<std::size_t>(frames * tokens_per_block_max), kSpoiltBlock) {}
 
 std::size_t ShadowKv::place_of(const request::Batch& batch, const request::BatchEntry& entry,
                                std::int64_t position, std::int64_t block) const {
@@ -80,7 +80,7 @@ void ShadowKv::compute(const request::Batch& batch, const request::BatchEntry& e
   for (std::int64_t position = 0; position < entry.context; ++position) {
     word = words_[place_of(batch, entry, position, block)];
     sum += word;
-    spoilt = spoilt || word == kSpoilt;
+    spoilt = spoilt || word == kSpoiltBlock;
   }
   for (std::int32_t i = 0; i < entry.token_count; ++i) {
     word = next_word(word, batch.tokens[static_cast<std::size_t>(entry.token_begin + i)]);
@@ -112,7 +112,7 @@ std::string ShadowKv::begin(const request::Batch& batch, Tokens tokens_per_block
 
 void ShadowKv::spoil(FrameId frame) {
   const auto first = words_.begin() + frame.value * slots_;
-  std::fill(first, first + slots_, kSpoilt);
+  std::fill(first, first + slots_, kSpoiltBlock);
 }
 
 ShadowKv::Words ShadowKv::words_of(FrameId frame) const {

@@ -12,7 +12,6 @@ namespace {
 using Reason = kv::KvCopy::Reason;
 
 constexpr std::uint64_t kSpoilt = 0xDEADull;
-constexpr Nanos kNever(std::numeric_limits<std::int64_t>::max());
 
 }  // namespace
 

@@ -9,7 +9,6 @@ namespace causeway::simulate {
 namespace {
 
 constexpr int kStepsInFlight = 2;  // as on a GPU
-constexpr Nanos kNever(INT64_MAX);
 
 engine::CoreOptions core_options(const SimulationOptions& options) {
   return {.frames = options.kv_memory / options.frame,

@@ -32,7 +32,7 @@ void add_text(std::vector<jinja::Variable>& variables, std::string_view name,
   variables.push_back(variable);
 }
 
-Result<std::string> read_file(const std::filesystem::path& path) {
+Result<std::string> read_config_file(const std::filesystem::path& path) {
   std::error_code error;
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
   if (error) return io_error("cannot read " + path.string(), error.value());
@@ -77,7 +77,7 @@ Result<std::string> template_of_config(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "tokenizer_config.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return no_template(directory);
-  CAUSEWAY_ASSIGN(const std::string text, read_file(path));
+  CAUSEWAY_ASSIGN(const std::string text, read_config_file(path));
   std::string buffer;
   const auto config = nlohmann::ordered_json::parse(plain_json_numbers(text, buffer), nullptr,
                                                     /*allow_exceptions=*/false);
@@ -141,7 +141,7 @@ Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory) 
   const std::filesystem::path own = directory / "chat_template.jinja";
   std::error_code error;
   if (std::filesystem::exists(own, error)) {
-    CAUSEWAY_ASSIGN(std::string source, read_file(own));
+    CAUSEWAY_ASSIGN(std::string source, read_config_file(own));
     return ChatTemplate::compile(std::move(source)).with_context(own.string());
   }
   CAUSEWAY_ASSIGN(std::string source, template_of_config(directory));

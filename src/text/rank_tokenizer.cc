@@ -9,7 +9,7 @@
 namespace causeway::text {
 namespace {
 
-struct Parts {
+struct RankParts {
   TokenTable table;
   std::vector<AddedToken> added;
   PreTokenizer pre_tokenizer;
@@ -18,7 +18,7 @@ struct Parts {
 
 class RankTokenizer final : public TableTokenizer {
  public:
-  RankTokenizer(Parts parts, RankModel model)
+  RankTokenizer(RankParts parts, RankModel model)
       : TableTokenizer(std::move(parts.table), {}),
         added_(std::move(parts.added)),
         pre_tokenizer_(std::move(parts.pre_tokenizer)),
@@ -97,7 +97,7 @@ Status set_named(const RankVocabulary& vocabulary, TokenTable& table) {
 
 Result<std::unique_ptr<Tokenizer>> make_rank_tokenizer(RankVocabulary vocabulary,
                                                        const TokenizerConfig& config) {
-  Parts parts;
+  RankParts parts;
   parts.composes = vocabulary.composes;
   CAUSEWAY_ASSIGN(Pattern pattern, Pattern::regex(vocabulary.pattern).with_context("pattern"));
   parts.pre_tokenizer.add(

@@ -138,7 +138,7 @@ class PieceModel {
 
 using AnyModel = std::variant<PieceModel, SentencePieceUnigram>;
 
-struct Parts {
+struct SentencePieceParts {
   TokenTable table;
   std::vector<AddedToken> added;
   SentencePieceNormalizer normalizer;
@@ -148,7 +148,7 @@ struct Parts {
 
 class SentencePieceTokenizer final : public TableTokenizer {
  public:
-  explicit SentencePieceTokenizer(Parts parts)
+  explicit SentencePieceTokenizer(SentencePieceParts parts)
       : TableTokenizer(std::move(parts.table), std::move(parts.added)),
         normalizer_(std::move(parts.normalizer)),
         model_(std::move(parts.model)),
@@ -266,8 +266,8 @@ Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
   CAUSEWAY_ASSIGN(SentencePieceNormalizer normalizer, normalizer_of(model));
   CAUSEWAY_ASSIGN(AnyModel any, model_of(model));
   return std::unique_ptr<Tokenizer>(std::make_unique<SentencePieceTokenizer>(
-      Parts{std::move(table), std::move(added), std::move(normalizer), std::move(any),
-            Settings{model.add_dummy_prefix, config.legacy}}));
+      SentencePieceParts{std::move(table), std::move(added), std::move(normalizer), std::move(any),
+                         Settings{model.add_dummy_prefix, config.legacy}}));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 using Type = SentencePieceModel::Type;
 
-constexpr float kUnknownPenalty = 10.0f;
+constexpr float kUnknownPiecePenalty = 10.0f;
 
 // Scores as the search uses them: a user-defined piece beats every other way.
 float score_of(const SentencePieceModel::Piece& piece, float most) {
@@ -52,7 +52,7 @@ Result<SentencePieceUnigram> SentencePieceUnigram::build(const SentencePieceMode
   SentencePieceUnigram out(words, std::move(scores));
   out.byte_ids_ = std::move(byte_ids);
   out.unknown_ = unknown;
-  out.unknown_score_ = least - kUnknownPenalty;
+  out.unknown_score_ = least - kUnknownPiecePenalty;
   return out;
 }
 

@@ -23,7 +23,7 @@ struct File {
 };
 
 // The whole file; kNotFound when it is absent.
-Result<std::string> read_file(const std::filesystem::path& path) {
+Result<std::string> read_vocabulary_file(const std::filesystem::path& path) {
   const File file(path);
   if (file.fd < 0 && errno == ENOENT) return not_found(path.string() + " does not exist");
   if (file.fd < 0) return io_error("opening " + path.string(), errno);
@@ -49,7 +49,7 @@ Result<std::string> read_file(const std::filesystem::path& path) {
 
 // The same, but "" when it is absent.
 Result<std::string> read_optional_file(const std::filesystem::path& path) {
-  auto bytes = read_file(path);
+  auto bytes = read_vocabulary_file(path);
   if (!bytes.ok() && bytes.error().code == ErrorCode::kNotFound) return std::string();
   return bytes;
 }
@@ -59,10 +59,10 @@ Result<std::string> read_optional_file(const std::filesystem::path& path) {
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {
   CAUSEWAY_ASSIGN(const std::string config,
                   read_optional_file(directory / "tokenizer_config.json"));
-  auto json = read_file(directory / "tokenizer.json");
+  auto json = read_vocabulary_file(directory / "tokenizer.json");
   if (json.ok()) return load_tokenizer_json(*json, config).with_context(directory.string());
   if (json.error().code != ErrorCode::kNotFound) return json.error();
-  auto model = read_file(directory / "tokenizer.model");
+  auto model = read_vocabulary_file(directory / "tokenizer.model");
   if (model.ok()) {
     CAUSEWAY_ASSIGN(const std::string added, read_optional_file(directory / "added_tokens.json"));
     return load_sentencepiece({*model, config, added}).with_context(directory.string());
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& d
   if (model.error().code != ErrorCode::kNotFound) return model.error();
   for (const auto& [name, load] :
        {std::pair("tekken.json", &load_tekken), std::pair("qwen.tiktoken", &load_tiktoken)}) {
-    auto file = read_file(directory / name);
+    auto file = read_vocabulary_file(directory / name);
     if (file.ok()) return load(*file, config).with_context(directory.string());
     if (file.error().code != ErrorCode::kNotFound) return file.error();
   }

@@ -9,7 +9,7 @@ using json::Element;
 
 namespace {
 
-constexpr std::size_t kDecodedBytesMax = std::size_t{64} << 10;
+constexpr std::size_t kTokenBytesMax = std::size_t{64} << 10;
 
 void join_words(ContentDecoder::Words words, ContentDecoder& decoder) {
   decoder.words = std::move(words);
@@ -64,7 +64,7 @@ Result<ContentDecoder::Decoded> ContentDecoder::decode(std::string_view content,
     for (std::size_t at = rest.find(from); at != std::string_view::npos; at = rest.find(from)) {
       replaced.append(rest.substr(0, at)).append(to);
       rest.remove_prefix(at + from.size());
-      if (replaced.size() > kDecodedBytesMax) {
+      if (replaced.size() > kTokenBytesMax) {
         return corrupt("decoder: a token becomes longer than 64 KiB");
       }
     }

@@ -5,7 +5,7 @@
 namespace causeway::text::json {
 namespace {
 
-constexpr std::size_t kFileBytesMax = std::size_t{256} << 20;
+constexpr std::size_t kJsonBytesMax = std::size_t{256} << 20;
 constexpr std::size_t kDepthMax = 256;
 
 template <typename T>
@@ -30,7 +30,7 @@ Result<T> require(Element object, std::string_view name, const char* type,
 }  // namespace
 
 Result<Element> parse(simdjson::dom::parser& parser, std::string_view text) {
-  if (text.size() > kFileBytesMax) {
+  if (text.size() > kJsonBytesMax) {
     return corrupt(std::to_string(text.size()) + " bytes of JSON; at most 256 MiB are read");
   }
   Element root;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kGpu = "GPU-", kInstance = "MIG-";
 constexpr std::size_t kQuotedMax = 80;  // of what somebody wrote, in a message
-constexpr unsigned kGpusMax = 256, kInstancesMax = 64;
+constexpr unsigned kGpusNamedMax = 256, kInstancesMax = 64;
 constexpr unsigned kUuidMax = 96;     // of the library's texts, with the end
 constexpr std::size_t kUuidMin = 40;  // "MIG-" and 32 digits in five groups
 
@@ -55,7 +55,7 @@ Result<std::vector<NamedGpu>> read_names(const NvmlApi& api) {
                                          std::to_string(result) + "): name them by number"};
   }
   std::vector<NamedGpu> gpus;
-  for (unsigned i = 0; i < std::min(count, kGpusMax); ++i) {
+  for (unsigned i = 0; i < std::min(count, kGpusNamedMax); ++i) {
     NvmlDevice device = nullptr;
     NvmlPciInfo pci;
     if (api.nvmlDeviceGetHandleByIndex_v2(i, &device) != 0) continue;  // not this process's to use

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kBytesMax = 4 << 20;
 constexpr int kDepthMax = 16;
 constexpr std::size_t kNodesMax = 16'384;
-constexpr std::size_t kGpusMax = 1'024;
+constexpr std::size_t kGpusReadMax = 1'024;
 constexpr std::size_t kListMax = 1'024;
 constexpr std::size_t kStringMax = 512;
 // Of a list of CPUs: where they alternate between nodes each is named, 384 in 712 bytes.
@@ -198,8 +198,8 @@ Gpu read_gpu(const Json& json, const std::string& where, Status& status) {
     gpu.nvlinks.active = nvlinks.small("active");
     gpu.nvlinks.to_switch = nvlinks.small("to_switch");
   }
-  for (const Json& peer : reader.list("peers", kGpusMax)) {
-    if (!peer.is_number_integer() || peer < 0 || peer > kGpusMax) {
+  for (const Json& peer : reader.list("peers", kGpusReadMax)) {
+    if (!peer.is_number_integer() || peer < 0 || peer > kGpusReadMax) {
       reader.fail("peers", "has an entry that is no GPU");
       break;
     }
@@ -241,7 +241,7 @@ void read_machine(Reader& reader, Machine& machine, Status& status) {
     machine.nodes.push_back(read_node(node, where, status));
     if (!status.ok()) return;
   }
-  for (const Json& gpu : reader.list("gpus", kGpusMax)) {
+  for (const Json& gpu : reader.list("gpus", kGpusReadMax)) {
     const std::string where = "gpus[" + std::to_string(machine.gpus.size()) + "]";
     machine.gpus.push_back(read_gpu(gpu, where, status));
     if (!status.ok()) return;

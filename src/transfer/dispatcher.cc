@@ -27,8 +27,6 @@ constexpr Nanos kStart = micros(150);
 // Without a map nothing is forgotten.
 constexpr Nanos kForget = millis(20);
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 SetTuner::Start tuner_start(const WayFacts& way, int target) {
   const LinkSet best = way.best[at(target)];
   return {best.empty() ? LinkSet::of(target) : best, way.best_rate[at(target)],

@@ -16,8 +16,6 @@ using device::kCopyPriorities;
 // Sums of many reservations differ from their parts by rounding, relative to the capacity.
 constexpr double kRounding = 1e-9;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 // One entry a resource.
 std::map<int, double> by_resource(const std::vector<ResourceShare>& shares) {
   std::map<int, double> sums;

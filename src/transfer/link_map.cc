@@ -23,8 +23,6 @@ bool known_links(LinkSet links, int count) {
   return !links.empty() && (links.bits & ~LinkSet::first(count).bits) == 0;
 }
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 double alone(const LinkMap& map, int link, Direction direction) {
   for (const SetRate& set : map.own[index_of(direction)]) {
     if (set.links == LinkSet::of(link)) return set.rate;

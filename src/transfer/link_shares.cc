@@ -18,8 +18,6 @@ using device::kHostEnd;
 // Of a rate or a capacity: less is nothing.
 constexpr double kNothing = 1e-9;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 // Routes that still get more, all the same.
 class Filling {
  public:

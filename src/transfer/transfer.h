@@ -22,6 +22,8 @@ enum class Direction : std::uint8_t {
 inline constexpr int kDirections = 2;
 inline constexpr std::array<Direction, kDirections> kBothDirections = {Direction::kIn,
                                                                        Direction::kOut};
+// Where a vector keeps what belongs to a link, GPU or resource of this number.
+constexpr std::size_t at(int number) { return static_cast<std::size_t>(number); }
 constexpr std::size_t index_of(Direction direction) { return static_cast<std::size_t>(direction); }
 std::string_view name_of(Direction direction);  // "in", "out"
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kExpertTensors = 2;  // gate and up, down: at the end of the group
 
-class Planner {
+class ExpertPlanner {
  public:
-  Planner(const WeightLayout& layout, const StreamOptions& options)
+  ExpertPlanner(const WeightLayout& layout, const StreamOptions& options)
       : from_(layout), options_(options) {
     plan_.layout.dtype = layout.dtype;
     plan_.layout.groups.resize(layout.groups.size());
@@ -93,7 +93,7 @@ class Planner {
 Result<ExpertPlan> plan_experts(const WeightLayout& layout, std::span<const ReadingStep> reading,
                                 const StreamOptions& options) {
   CAUSEWAY_CHECK(options.extent.count > 0, "an extent has a size");
-  Planner planner(layout, options);
+  ExpertPlanner planner(layout, options);
   for (const ReadingStep& step : reading) {
     if (!step.readable_at_home) planner.keep(step);
   }

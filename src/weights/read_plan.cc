@@ -58,9 +58,9 @@ Result<Source> find_source(const SourceTensor& planned, const Checkpoint& checkp
                 *info.dtype, Bytes(0)};
 }
 
-class Planner {
+class ReadPlanner {
  public:
-  Planner(const LoadPlan& plan, const WeightLayout& layout, const Checkpoint& checkpoint)
+  ReadPlanner(const LoadPlan& plan, const WeightLayout& layout, const Checkpoint& checkpoint)
       : plan_(plan), layout_(layout), checkpoint_(checkpoint) {}
 
   Result<ReadPlan> run() {
@@ -126,7 +126,7 @@ class Planner {
 
 Result<ReadPlan> plan_reads(const LoadPlan& plan, const WeightLayout& layout,
                             const Checkpoint& checkpoint) {
-  return Planner(plan, layout, checkpoint).run();
+  return ReadPlanner(plan, layout, checkpoint).run();
 }
 
 }  // namespace causeway::weights

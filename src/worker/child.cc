@@ -22,7 +22,7 @@ namespace causeway::worker {
 namespace {
 
 constexpr Nanos kKilledWithin = seconds(5);
-constexpr Nanos kLook = millis(5);  // where the end of a process wakes nobody
+constexpr Nanos kEndLook = millis(5);  // where the end of a process wakes nobody
 
 // As exec takes them: pointers with nullptr behind the last.
 class Texts {
@@ -159,9 +159,9 @@ bool Child::wait_now() {
 
 bool Child::reap(Nanos timeout) {
   bool over = false;  // a debugger may have the end first
-  for (Nanos waited; pid_ > 0 && !wait_now(); waited += kLook) {
+  for (Nanos waited; pid_ > 0 && !wait_now(); waited += kEndLook) {
     if (waited >= timeout) return false;
-    const timespec look{0, kLook.count};
+    const timespec look{0, kEndLook.count};
     pollfd handle{over ? -1 : handle_.get(), POLLIN, 0};  // of none: only the time passes
     over = ::ppoll(&handle, 1, &look, nullptr) > 0;
   }

@@ -12,8 +12,8 @@
 namespace causeway::worker {
 namespace {
 
-constexpr Nanos kPoll = seconds(1);  // an upper bound of waits that are woken
-constexpr Nanos kLook = millis(5);   // of those that are not
+constexpr Nanos kStartPoll = seconds(1);  // an upper bound of waits that are woken
+constexpr Nanos kStartLook = millis(5);   // of those that are not
 
 Error deadline(std::string message) { return {ErrorCode::kDeadlineExceeded, std::move(message)}; }
 
@@ -69,7 +69,7 @@ Result<Message> Worker::State::await(Channel& channel, Nanos timeout) {
       return deadline("it said nothing for " + std::to_string(timeout / seconds(1)) + " s");
     }
     // The end of the old process is noticed when it comes.
-    const Nanos look = all_ended(Nanos(0)) ? kPoll : kLook;
+    const Nanos look = all_ended(Nanos(0)) ? kStartPoll : kStartLook;
     CAUSEWAY_ASSIGN(const auto received, channel.receive(std::min(left, look)));
     if (received) return decode(received->message);
   }
@@ -97,7 +97,7 @@ Status Worker::State::prepare(Channel& channel) {
 Status Worker::State::await_ends(Channel& channel) {
   while (!all_ended(Nanos(0))) {
     if (stopping()) return shutting_down();
-    CAUSEWAY_ASSIGN(const auto received, channel.receive(kLook));
+    CAUSEWAY_ASSIGN(const auto received, channel.receive(kStartLook));
     if (received) return corrupt("it speaks before it is asked to open slices");
   }
   return {};

@@ -22,9 +22,9 @@ struct Asked {
   Nanos at;
 };
 
-class Bench {
+class CatalogueBench {
  public:
-  Bench(const CatalogueSettings& settings, const Clock& clock, Bytes pool)
+  CatalogueBench(const CatalogueSettings& settings, const Clock& clock, Bytes pool)
       : settings_(settings),
         clock_(clock),
         home_(clock, pool),
@@ -50,14 +50,14 @@ class Bench {
 };
 
 // From half of the layers to all of them.
-model::ModelConfig Bench::config_of(std::int64_t model) const {
+model::ModelConfig CatalogueBench::config_of(std::int64_t model) const {
   model::ModelConfig config = settings_.config;
   const std::int64_t half = std::max<std::int64_t>(1, config.layers / 2);
   config.layers = half + (config.layers - half) * ((7 * model + 3) % 11) / 10;
   return config;
 }
 
-Status Bench::open() {
+Status CatalogueBench::open() {
   SliceSettings settings = settings_.slice;
   settings.engine.core.schedule.tokens_per_step_max = kTokensPerStep;
   std::vector<BenchModel> models;
@@ -67,14 +67,14 @@ Status Bench::open() {
   return local_.open(settings, std::move(models));
 }
 
-Result<Asked> Bench::ask(Random& random) {
+Result<Asked> CatalogueBench::ask(Random& random) {
   const ModelId model(popularity_.choose(random));
   const Nanos now = clock_.now();
   CAUSEWAY_ASSIGN(const RequestId id, local_.submit(model, settings_.prompt, settings_.output));
   return Asked{id, now};
 }
 
-Result<Holdings> Bench::holdings() {
+Result<Holdings> CatalogueBench::holdings() {
   Holdings holdings;
   CAUSEWAY_ASSIGN(holdings.device, local_.slice().device_memory_used());
   holdings.pinned = home_.memory.total_bytes();
@@ -85,7 +85,7 @@ Result<Holdings> Bench::holdings() {
   return holdings;
 }
 
-Result<CatalogueReport> Bench::run() {
+Result<CatalogueReport> CatalogueBench::run() {
   CatalogueReport report;
   CAUSEWAY_TRY(open());
   for (std::int64_t m = 0; m < settings_.models; ++m) {
@@ -140,28 +140,27 @@ std::vector<double> by_percent(const Samples& samples) {
   return values;
 }
 
-double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; }
-
 }  // namespace
 
 Result<CatalogueReport> bench_catalogue(const CatalogueSettings& settings, const Clock& clock) {
   CAUSEWAY_ASSIGN(const Bytes home, settings.slice.home());
-  return Bench(settings, clock, home).run();
+  return CatalogueBench(settings, clock, home).run();
 }
 
 void print_report(const CatalogueReport& report) {
   fmt::print("{} requests in {:.0f} s, {} failed{}{}\n", report.requests, report.seconds,
              report.failed, report.first_error.empty() ? "" : ": ", report.first_error);
   fmt::print("weights {:.1f} GB, cache {:.1f} GB, over the link {:.1f} GB\n",
-             gigabytes(report.weights), gigabytes(report.cache), gigabytes(report.crossed));
+             to_gigabytes(report.weights), to_gigabytes(report.cache),
+             to_gigabytes(report.crossed));
   fmt::print("first token: median {:.0f} ms, p95 {:.0f} ms, p99 {:.0f} ms, most {:.0f} ms\n",
              report.first.at(0.5), report.first.at(0.95), report.first.at(0.99),
              report.first.most());
   fmt::print("{:<24} {:>12} {:>12}\n", "held", "after a fifth", "at the end");
-  fmt::print("{:<24} {:>12.3f} {:>12.3f}\n", "device memory, GB", gigabytes(report.early.device),
-             gigabytes(report.late.device));
-  fmt::print("{:<24} {:>12.3f} {:>12.3f}\n", "host regions, GB", gigabytes(report.early.pinned),
-             gigabytes(report.late.pinned));
+  fmt::print("{:<24} {:>12.3f} {:>12.3f}\n", "device memory, GB", to_gigabytes(report.early.device),
+             to_gigabytes(report.late.device));
+  fmt::print("{:<24} {:>12.3f} {:>12.3f}\n", "host regions, GB", to_gigabytes(report.early.pinned),
+             to_gigabytes(report.late.pinned));
   fmt::print("{:<24} {:>12} {:>12}\n", "descriptors", report.early.descriptors,
              report.late.descriptors);
 }

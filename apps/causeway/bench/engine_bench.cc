@@ -14,13 +14,12 @@
 namespace causeway::bench {
 namespace {
 
-constexpr ModelId kModel(0);
 // The GPU is this bench's alone; what is left are the limits' buffers.
 constexpr double kMemoryUtilization = 0.97;
 
-class Bench {
+class EngineBench {
  public:
-  Bench(const EngineBenchSettings& settings, const Clock& clock, Bytes home)
+  EngineBench(const EngineBenchSettings& settings, const Clock& clock, Bytes home)
       : settings_(settings), clock_(clock), home_(clock, home), local_(home_, clock) {}
 
   Result<EngineReport> run();
@@ -59,7 +58,7 @@ std::int64_t tokens_of(const LoadRequest& request) {
 }
 
 // All requests of a run together: nobody is preempted.
-std::int64_t Bench::frames_wanted() const {
+std::int64_t EngineBench::frames_wanted() const {
   const auto of = [&](const std::vector<LoadRequest>& requests) {
     std::int64_t frames = 0;
     for (const LoadRequest& request : requests) {
@@ -74,13 +73,13 @@ std::int64_t Bench::frames_wanted() const {
   return most + most / 50 + 1;  // admission keeps a hundredth in reserve
 }
 
-std::int64_t Bench::longest() const {
+std::int64_t EngineBench::longest() const {
   std::int64_t most = settings_.decode_context + settings_.decode_tokens;
   for (const LoadRequest& request : settings_.requests) most = std::max(most, tokens_of(request));
   return most;
 }
 
-std::vector<LoadRequest> Bench::decode_requests(std::int64_t batch) const {
+std::vector<LoadRequest> EngineBench::decode_requests(std::int64_t batch) const {
   Random random(11);
   std::vector<LoadRequest> requests(static_cast<std::size_t>(batch));
   for (LoadRequest& request : requests) {
@@ -94,7 +93,7 @@ std::vector<LoadRequest> Bench::decode_requests(std::int64_t batch) const {
 
 // The forward pass by itself, in the same process and before the slice takes the memory. On the CPU
 // there is none: its time is what the executor measures.
-Status Bench::time_decode_alone() {
+Status EngineBench::time_decode_alone() {
   decode_alone_.resize(settings_.decode_batches.size());
   if (settings_.decode_batches.empty() || !settings_.slice.on_gpu()) return {};
   say("decode steps alone");
@@ -118,7 +117,7 @@ Status Bench::time_decode_alone() {
   return {};
 }
 
-Status Bench::open() {
+Status EngineBench::open() {
   say("weights and KV");
   SliceSettings settings = settings_.slice;
   settings.memory_utilization = kMemoryUtilization;
@@ -146,7 +145,7 @@ Status Bench::open() {
 }
 
 // How long the requests took, all submitted at once.
-Result<Bench::Served> Bench::serve(const std::vector<LoadRequest>& requests) {
+Result<EngineBench::Served> EngineBench::serve(const std::vector<LoadRequest>& requests) {
   recorder_->take();
   std::vector<RequestId> asked;
   auto prompts = requests;  // copied before the time begins
@@ -169,7 +168,7 @@ Result<Bench::Served> Bench::serve(const std::vector<LoadRequest>& requests) {
   return served;
 }
 
-Result<RunReport> Bench::run_trace() {
+Result<RunReport> EngineBench::run_trace() {
   CAUSEWAY_ASSIGN(const DeviceLimits before, probe_->measure());
   CAUSEWAY_ASSIGN(Served served, serve(settings_.requests));
   const std::vector<StepRecord> steps = recorder_->take();
@@ -184,14 +183,14 @@ Result<RunReport> Bench::run_trace() {
   return report;
 }
 
-Result<DecodeReport> Bench::decode(std::int64_t batch) {
+Result<DecodeReport> EngineBench::decode(std::int64_t batch) {
   const auto requests = decode_requests(batch);
   CAUSEWAY_TRY(status_of(serve(requests)));  // warms up, and captures
   CAUSEWAY_TRY(status_of(serve(requests)));
   return report_decode(recorder_->take(), batch, limits_);
 }
 
-Result<EngineReport> Bench::run() {
+Result<EngineReport> EngineBench::run() {
   CAUSEWAY_ASSIGN(card_, settings_.slice.card(settings_.config));
   CAUSEWAY_TRY(time_decode_alone());
   CAUSEWAY_TRY(open());
@@ -226,7 +225,7 @@ Result<EngineReport> bench_engine(const EngineBenchSettings& settings, const Clo
     }
   }
   CAUSEWAY_ASSIGN(const Bytes home, settings.slice.home());
-  return Bench(settings, clock, home).run();
+  return EngineBench(settings, clock, home).run();
 }
 
 }  // namespace causeway::bench

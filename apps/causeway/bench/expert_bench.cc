@@ -13,7 +13,6 @@
 namespace causeway::bench {
 namespace {
 
-constexpr ModelId kModel = ModelId(0);
 constexpr double kTokenWanted = 1.30;
 constexpr double kBaselineWanted = 0.9;
 constexpr float kTemperature = 20;  // tokens that differ, so that their experts do

@@ -8,6 +8,10 @@ namespace causeway::app {
 
 using kernels::bench::KernelBenchRow;
 
+void print_row_progress(const std::string& name, std::int64_t done, std::int64_t total) {
+  fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
+}
+
 void print_kernel_rows(const std::vector<KernelBenchRow>& rows) {
   fmt::print("{:<24} {:<30} {:>10} {:>10} {:<8} {:>6} {:>6} {:>7} {:>5}  {}\n", "kernel", "shape",
              "median", "limit", "unit", "ratio", "wanted", "spread", "runs", "the limit is");

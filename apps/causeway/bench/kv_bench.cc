@@ -32,9 +32,9 @@ CopiesBothWays only(Direction direction, std::vector<device::Copy> copies) {
   return {.in = {}, .out = std::move(copies)};
 }
 
-class Bench {
+class KvBench {
  public:
-  Bench(const KvBenchSettings& settings, KvStage& stage, CopyLanes lanes)
+  KvBench(const KvBenchSettings& settings, KvStage& stage, CopyLanes lanes)
       : settings_(settings),
         stage_(stage),
         lanes_(std::move(lanes)),
@@ -76,7 +76,7 @@ class Bench {
 };
 
 // Twins as they are taken from a pool that is empty; frames lie anywhere.
-void Bench::choose_blocks() {
+void KvBench::choose_blocks() {
   const auto frames = shuffled(stage_.blocks() * 2, random_);
   for (std::int64_t i = 0; i < stage_.blocks() * 2; ++i) {
     auto& moves = i < stage_.blocks() ? moves_.out : moves_.in;
@@ -84,7 +84,7 @@ void Bench::choose_blocks() {
   }
 }
 
-std::vector<device::Copy> Bench::blocks(Direction direction) const {
+std::vector<device::Copy> KvBench::blocks(Direction direction) const {
   std::vector<device::Copy> copies;
   for (const BlockMove& move : direction == Direction::kIn ? moves_.in : moves_.out) {
     copies.push_back(stage_.block_copy(direction, move.frame, move.twin));
@@ -92,19 +92,19 @@ std::vector<device::Copy> Bench::blocks(Direction direction) const {
   return copies;
 }
 
-device::Copy Bench::plain(Direction direction) const {
+device::Copy KvBench::plain(Direction direction) const {
   const LayeredBases bases = stage_.plain(direction);
   const bool in = direction == Direction::kIn;
   return {in ? bases.device : bases.host, in ? bases.host : bases.device, stage_.half()};
 }
 
-Result<Nanos> Bench::time_native(const CopiesBothWays& copies, bool batches) {
+Result<Nanos> KvBench::time_native(const CopiesBothWays& copies, bool batches) {
   const Nanos begin = stage_.clock().now();
   CAUSEWAY_TRY(batches ? lanes_.batches(copies) : lanes_.loop(copies));
   return stage_.clock().now() - begin;
 }
 
-void Bench::add_native(KvWayRates rates, CopiesBothWays copies, bool batches) {
+void KvBench::add_native(KvWayRates rates, CopiesBothWays copies, bool batches) {
   const Bytes moved = copies.bytes();
   ways_.push_back({.rates = std::move(rates),
                    .moved = moved,
@@ -113,7 +113,7 @@ void Bench::add_native(KvWayRates rates, CopiesBothWays copies, bool batches) {
                    }});
 }
 
-Status Bench::add_layered(KvBenchReport& report) {
+Status KvBench::add_layered(KvBenchReport& report) {
   for (const NamedKvShape& named : settings_.shapes) {
     CAUSEWAY_ASSIGN(const KvShapeFacts facts, facts_of(named, stage_));
     const auto scattered = [&](Direction direction) {
@@ -128,26 +128,26 @@ Status Bench::add_layered(KvBenchReport& report) {
   return {};
 }
 
-void Bench::add_merged() {
+void KvBench::add_merged() {
   const CopiesBothWays copies{.in = blocks(Direction::kIn), .out = blocks(Direction::kOut)};
   add_native({.what = "merged loop"}, copies, false);
   add_native({.what = "batched, one way at a time"}, copies, true);
 }
 
-void Bench::add_rotation(KvWayRates rates, BlockMoves moves) {
+void KvBench::add_rotation(KvWayRates rates, BlockMoves moves) {
   const std::int64_t blocks = std::ssize(moves.in) + std::ssize(moves.out);
   ways_.push_back({.rates = std::move(rates),
                    .moved = stage_.block() * blocks,
                    .time = [this, moves = std::move(moves)] { return rotator_.move(moves); }});
 }
 
-void Bench::add_ours() {
+void KvBench::add_ours() {
   add_rotation({.what = "ours, only in"}, {.in = moves_.in, .out = {}});
   add_rotation({.what = "ours, only out"}, {.in = {}, .out = moves_.out});
   add_rotation({.what = "ours, duplex", .wanted = kDuplexWanted}, moves_);
 }
 
-void Bench::add_raw() {
+void KvBench::add_raw() {
   const device::Copy in = plain(Direction::kIn), out = plain(Direction::kOut);
   add_native({.what = "raw, only in"}, only(Direction::kIn, {in}), false);
   add_native({.what = "raw, only out"}, only(Direction::kOut, {out}), false);
@@ -155,7 +155,7 @@ void Bench::add_raw() {
 }
 
 // The first round warms up. All ways in each, so that what changes over the run changes for all.
-Status Bench::measure() {
+Status KvBench::measure() {
   for (std::int64_t round = 0; round <= settings_.runs; ++round) {
     settings_.progress(round == 0 ? "warming up"
                                   : "run " + std::to_string(round) + " of " +
@@ -169,7 +169,7 @@ Status Bench::measure() {
   return {};
 }
 
-Status Bench::check_contents() {
+Status KvBench::check_contents() {
   settings_.progress("checking what blocks hold");
   KvContents contents(stage_, lanes_, moves_);
   CAUSEWAY_TRY(contents.prepare());
@@ -178,7 +178,7 @@ Status Bench::check_contents() {
   return contents.check();
 }
 
-Result<KvBenchReport> Bench::run() {
+Result<KvBenchReport> KvBench::run() {
   KvBenchReport report{.blocks = stage_.blocks(), .shapes = {}, .rows = {}};
   CAUSEWAY_TRY(add_layered(report));
   add_merged();
@@ -198,7 +198,7 @@ Result<KvBenchReport> bench_kv(const KvBenchSettings& settings, const Clock& clo
   settings.progress("taking memory");
   CAUSEWAY_ASSIGN(const auto stage, KvStage::open(settings.stage, clock));
   CAUSEWAY_ASSIGN(CopyLanes lanes, CopyLanes::open(stage->device()));
-  Bench bench(settings, *stage, std::move(lanes));
+  KvBench bench(settings, *stage, std::move(lanes));
   return bench.run();
 }
 

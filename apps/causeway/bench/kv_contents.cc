@@ -22,7 +22,7 @@ std::uint64_t word_of(std::uint64_t block, std::size_t index) {
 }
 
 // work(0) … work(count − 1), on as many threads as the machine has, 16 at most.
-void in_parallel(std::int64_t count, const std::function<void(std::int64_t)>& work) {
+void on_all_threads(std::int64_t count, const std::function<void(std::int64_t)>& work) {
   std::atomic<std::int64_t> next{0};
   const auto run = [&] {
     for (std::int64_t i = next++; i < count; i = next++) work(i);
@@ -57,7 +57,7 @@ std::span<std::byte> KvContents::twin(const std::vector<BlockMove>& moves, std::
 }
 
 void KvContents::fill(const std::vector<BlockMove>& moves, std::uint64_t first_block) {
-  in_parallel(count(), [&](std::int64_t i) {
+  on_all_threads(count(), [&](std::int64_t i) {
     write_pattern(twin(moves, i), first_block + static_cast<std::uint64_t>(i));
   });
 }
@@ -65,7 +65,7 @@ void KvContents::fill(const std::vector<BlockMove>& moves, std::uint64_t first_b
 Status KvContents::expect(const std::vector<BlockMove>& moves, std::uint64_t first_block,
                           const char* where) const {
   std::atomic<std::int64_t> wrong{count()};
-  in_parallel(count(), [&](std::int64_t i) {
+  on_all_threads(count(), [&](std::int64_t i) {
     if (has_pattern(twin(moves, i), first_block + static_cast<std::uint64_t>(i))) return;
     std::int64_t least = wrong;
     while (i < least && !wrong.compare_exchange_weak(least, i)) {

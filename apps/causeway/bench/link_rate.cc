@@ -8,7 +8,7 @@
 namespace causeway::bench {
 namespace {
 
-constexpr Bytes kLinkBytes = gib(1);
+constexpr Bytes kTimedBytes = gib(1);
 
 }  // namespace
 
@@ -19,7 +19,7 @@ Result<double> measure_link_rate(LocalSlice& local, const weights::PinnedModel& 
   if (links != nullptr && links->from_peer) return links->claim->rate();
   device::Device& device = local.slice().device();
   device::Arena& arena = device.arena();
-  const Bytes whole = std::min(kLinkBytes, home.bytes());
+  const Bytes whole = std::min(kTimedBytes, home.bytes());
   CAUSEWAY_ASSIGN(auto range, arena.reserve(arena.extents_for(whole)));
   CAUSEWAY_TRY(range.commit(0, range.extents()));
   CAUSEWAY_ASSIGN(const auto stream, device.make_stream("link"));

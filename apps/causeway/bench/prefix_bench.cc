@@ -13,13 +13,12 @@ namespace {
 
 double to_gb(Bytes bytes) { return static_cast<double>(bytes.count) * 1e-9; }
 
-constexpr ModelId kModel(0);
-constexpr std::int64_t kOutput = 2;
+constexpr std::int64_t kAnswer = 2;
 constexpr Nanos kTwinsPatience = seconds(30);  // for copies of what was computed
 
-class Bench {
+class PrefixBench {
  public:
-  Bench(const PrefixBenchSettings& settings, const Clock& clock, Bytes home)
+  PrefixBench(const PrefixBenchSettings& settings, const Clock& clock, Bytes home)
       : settings_(settings), clock_(clock), home_(clock, home), local_(home_, clock) {}
 
   Result<PrefixReport> run();
@@ -47,17 +46,17 @@ class Bench {
   LocalSlice local_;
 };
 
-Bench::Prompt Bench::random_tokens(std::int64_t count) {
+PrefixBench::Prompt PrefixBench::random_tokens(std::int64_t count) {
   Prompt tokens(static_cast<std::size_t>(count));
   for (TokenId& token : tokens) token = static_cast<TokenId>(random_.below(settings_.config.vocab));
   return tokens;
 }
 
-Status Bench::open() {
+Status PrefixBench::open() {
   SliceSettings settings = settings_.slice;
   CAUSEWAY_ASSIGN(card_, settings.card(settings_.config));
   const std::int64_t blocks =
-      (prompt_tokens() + kOutput + card_.kv.tokens.count - 1) / card_.kv.tokens.count;
+      (prompt_tokens() + kAnswer + card_.kv.tokens.count - 1) / card_.kv.tokens.count;
   // One prompt and what admission keeps in reserve: asking for another drives its prefix out.
   if (settings.kv == Bytes(0)) settings.kv = settings.kv_frame * (blocks + blocks / 16 + 4);
   if (settings.kv_host < settings.kv_frame * (2 * blocks)) {
@@ -69,24 +68,24 @@ Status Bench::open() {
   settings.engine.core.schedule.policy = schedule::PolicyKind::kRotary;
   settings.engine.core.schedule.preemption = schedule::PreemptionKind::kRotate;
   CAUSEWAY_TRY(
-      local_.open(settings, {{kModel, settings_.config, Tokens(prompt_tokens() + kOutput)}}));
+      local_.open(settings, {{kModel, settings_.config, Tokens(prompt_tokens() + kAnswer)}}));
   CAUSEWAY_TRY(status_of(local_.add(kModel)));
   // So that the weights have come.
   return status_of(ask(random_tokens(1)));
 }
 
-Result<double> Bench::ask(const Prompt& prefix) {
+Result<double> PrefixBench::ask(const Prompt& prefix) {
   Prompt prompt = prefix;
   const Prompt rest = random_tokens(settings_.rest);
   prompt.insert(prompt.end(), rest.begin(), rest.end());
   const Nanos begin = clock_.now();
-  CAUSEWAY_ASSIGN(const RequestId id, local_.submit(kModel, std::move(prompt), kOutput));
+  CAUSEWAY_ASSIGN(const RequestId id, local_.submit(kModel, std::move(prompt), kAnswer));
   CAUSEWAY_ASSIGN(const TokenTimes times, local_.sink().wait_for_end(id, kPatience));
   if (times.at.empty()) return Error{ErrorCode::kDevice, "a request ended without a token"};
   return to_millis(times.at.front() - begin);
 }
 
-Status Bench::wait_for_twins(std::int64_t blocks) {
+Status PrefixBench::wait_for_twins(std::int64_t blocks) {
   const Nanos until = clock_.now() + kTwinsPatience;
   while (local_.slice().engine().observe().twins_used < blocks) {
     if (clock_.now() > until) {
@@ -98,7 +97,7 @@ Status Bench::wait_for_twins(std::int64_t blocks) {
 }
 
 // By turns: each drives the other out of HBM.
-Status Bench::bring_back(const Prompt& first, const Prompt& second, PrefixReport& report) {
+Status PrefixBench::bring_back(const Prompt& first, const Prompt& second, PrefixReport& report) {
   const std::int64_t before = local_.slice().engine().observe().prefix_host_tokens;
   for (int run = 0; run < settings_.runs; ++run) {
     for (const Prompt* prefix : {&first, &second}) {
@@ -112,7 +111,7 @@ Status Bench::bring_back(const Prompt& first, const Prompt& second, PrefixReport
   return {};
 }
 
-Result<PrefixReport> Bench::run() {
+Result<PrefixReport> PrefixBench::run() {
   say("weights and KV");
   CAUSEWAY_TRY(open());
   PrefixReport report;
@@ -143,7 +142,7 @@ Result<PrefixReport> Bench::run() {
 
 Result<PrefixReport> bench_prefix(const PrefixBenchSettings& settings, const Clock& clock) {
   CAUSEWAY_ASSIGN(const Bytes home, settings.slice.home());
-  return Bench(settings, clock, home).run();
+  return PrefixBench(settings, clock, home).run();
 }
 
 std::vector<Figure> prefix_figures(const PrefixReport& report) {

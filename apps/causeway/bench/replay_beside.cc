@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Row {
+struct ComparedFigure {
   const char* name;
   const char* place;  // a JSON pointer
   double scale = 1;
@@ -19,33 +19,33 @@ struct Row {
 };
 
 constexpr std::array kRows = {
-    Row{"requests", "/all/requests"},
-    Row{"failed", "/all/failed"},
-    Row{"TTFT attained, %", "/all/ttft_attained", 100, true},
-    Row{"TPOT attained, %", "/all/tpot_attained", 100, true},
-    Row{"both attained, %", "/all/slo_attained", 100, true},
-    Row{"TTFT p50, ms", "/all/ttft_ms/p50"},
-    Row{"TTFT p95, ms", "/all/ttft_ms/p95"},
-    Row{"TTFT p99, ms", "/all/ttft_ms/p99"},
-    Row{"TPOT p50, ms", "/all/tpot_ms/p50"},
-    Row{"TPOT p95, ms", "/all/tpot_ms/p95"},
-    Row{"TPOT p99, ms", "/all/tpot_ms/p99"},
-    Row{"E2E p50, ms", "/all/e2e_ms/p50"},
-    Row{"E2E p99, ms", "/all/e2e_ms/p99"},
-    Row{"output tokens/s", "/all/output_tokens_per_second"},
-    Row{"switches", "/counters/switches"},
-    Row{"weights in, GB", "/counters/link_bytes/weights in", 1e-9},
-    Row{"preemptions", "/counters/preemptions"},
-    Row{"devices busy, %", "/counters/busy_share", 100, true},
+    ComparedFigure{"requests", "/all/requests"},
+    ComparedFigure{"failed", "/all/failed"},
+    ComparedFigure{"TTFT attained, %", "/all/ttft_attained", 100, true},
+    ComparedFigure{"TPOT attained, %", "/all/tpot_attained", 100, true},
+    ComparedFigure{"both attained, %", "/all/slo_attained", 100, true},
+    ComparedFigure{"TTFT p50, ms", "/all/ttft_ms/p50"},
+    ComparedFigure{"TTFT p95, ms", "/all/ttft_ms/p95"},
+    ComparedFigure{"TTFT p99, ms", "/all/ttft_ms/p99"},
+    ComparedFigure{"TPOT p50, ms", "/all/tpot_ms/p50"},
+    ComparedFigure{"TPOT p95, ms", "/all/tpot_ms/p95"},
+    ComparedFigure{"TPOT p99, ms", "/all/tpot_ms/p99"},
+    ComparedFigure{"E2E p50, ms", "/all/e2e_ms/p50"},
+    ComparedFigure{"E2E p99, ms", "/all/e2e_ms/p99"},
+    ComparedFigure{"output tokens/s", "/all/output_tokens_per_second"},
+    ComparedFigure{"switches", "/counters/switches"},
+    ComparedFigure{"weights in, GB", "/counters/link_bytes/weights in", 1e-9},
+    ComparedFigure{"preemptions", "/counters/preemptions"},
+    ComparedFigure{"devices busy, %", "/counters/busy_share", 100, true},
 };
 
-std::optional<double> value_of(const ordered_json& document, const Row& row) {
+std::optional<double> value_of(const ordered_json& document, const ComparedFigure& row) {
   const ordered_json::json_pointer place(row.place);
   if (!document.contains(place) || !document[place].is_number()) return std::nullopt;
   return row.scale * document[place].get<double>();
 }
 
-std::string number(const std::optional<double>& value) {
+std::string number_text(const std::optional<double>& value) {
   return value ? fmt::format("{:.1f}", *value) : "-";
 }
 
@@ -70,11 +70,11 @@ Result<std::string> beside_text(const ordered_json& report, const ordered_json& 
   }
   std::string text = fmt::format("{:<18} {:>12.12} {:>12.12} {:>14}\n", "", name_of(report),
                                  name_of(other), "more");
-  for (const Row& row : kRows) {
+  for (const ComparedFigure& row : kRows) {
     const auto ours = value_of(report, row), theirs = value_of(other, row);
     if (!ours && !theirs) continue;
-    text += fmt::format("{:<18} {:>12} {:>12} {:>14}\n", row.name, number(ours), number(theirs),
-                        difference(ours, theirs, row.share));
+    text += fmt::format("{:<18} {:>12} {:>12} {:>14}\n", row.name, number_text(ours),
+                        number_text(theirs), difference(ours, theirs, row.share));
   }
   return text;
 }

@@ -12,7 +12,7 @@ namespace causeway::bench {
 namespace {
 
 // What a group of requests adds up to before it is summarised; durations in nanoseconds.
-struct Samples {
+struct LoadSamples {
   Histogram ttft, tpot, itl, e2e;
   std::int64_t ttft_met = 0, tpot_met = 0, both_met = 0;
 };
@@ -22,7 +22,8 @@ Percentiles percentiles_ms(const Histogram& nanos) {
   return {at(0.50), at(0.95), at(0.99), nanos.mean() * 1e-6};
 }
 
-void add(const LoadRecord& record, const Targets& targets, ModelReport& report, Samples& samples) {
+void add(const LoadRecord& record, const Targets& targets, ModelReport& report,
+         LoadSamples& samples) {
   const StreamOutcome& outcome = record.outcome;
   ++report.requests;
   if (!outcome.ok()) {
@@ -52,7 +53,7 @@ void add(const LoadRecord& record, const Targets& targets, ModelReport& report, 
   samples.both_met += ttft <= targets.ttft && tpot <= targets.tpot;
 }
 
-void summarise(const Samples& samples, Nanos duration, ModelReport& report) {
+void summarise(const LoadSamples& samples, Nanos duration, ModelReport& report) {
   report.ttft_ms = percentiles_ms(samples.ttft);
   report.tpot_ms = percentiles_ms(samples.tpot);
   report.itl_ms = percentiles_ms(samples.itl);
@@ -104,8 +105,8 @@ LoadReport make_report(const std::vector<LoadRecord>& records, const Targets& ta
   LoadReport report;
   report.targets = targets;
   report.all.model = "all";
-  std::map<std::string, std::pair<ModelReport, Samples>> groups;
-  Samples all;
+  std::map<std::string, std::pair<ModelReport, LoadSamples>> groups;
+  LoadSamples all;
   Nanos first, last;
   if (!records.empty()) first = last = records.front().scheduled;
   for (const LoadRecord& record : records) {

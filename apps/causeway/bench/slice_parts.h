@@ -21,6 +21,9 @@
 
 namespace causeway::bench {
 
+// Of benchmarks with one model.
+inline constexpr ModelId kModel{0};
+
 inline constexpr Nanos kPatience = seconds(300);  // for whatever a benchmark waits for
 
 template <typename T>

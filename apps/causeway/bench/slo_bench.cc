@@ -14,7 +14,6 @@
 namespace causeway::bench {
 namespace {
 
-constexpr ModelId kModel(0);
 constexpr std::int64_t kRequestsMax = 1'000'000;
 constexpr int kWarmRequests = 8;
 constexpr Nanos kSayEvery = seconds(10);
@@ -72,9 +71,9 @@ Result<Load> make_load(const SloBenchSettings& settings, double rate) {
   return load;
 }
 
-class Bench {
+class SloBench {
  public:
-  Bench(const SloBenchSettings& settings, const Clock& clock, Bytes home)
+  SloBench(const SloBenchSettings& settings, const Clock& clock, Bytes home)
       : settings_(settings), clock_(clock), home_(clock, home) {}
 
   Result<std::vector<SloRow>> run();
@@ -99,7 +98,7 @@ class Bench {
   StepRecorder* recorder_ = nullptr;  // of the slice that is open
 };
 
-Result<SliceSettings> Bench::slice_of(const SloPolicy& policy) {
+Result<SliceSettings> SloBench::slice_of(const SloPolicy& policy) {
   SliceSettings settings = settings_.slice;
   if (settings.on_gpu()) settings.weights = round_up(card_.layout.bytes, settings.extent());
   if (policy.preemption == schedule::PreemptionKind::kRecompute) settings.kv_host = Bytes(0);
@@ -114,7 +113,7 @@ Result<SliceSettings> Bench::slice_of(const SloPolicy& policy) {
   return settings;
 }
 
-Status Bench::open(const SliceSettings& settings, LocalSlice& local) {
+Status SloBench::open(const SliceSettings& settings, LocalSlice& local) {
   CAUSEWAY_TRY(local.open(settings, {{.id = kModel,
                                       .config = settings_.config,
                                       .max_model_len = Tokens(longest(loads_)),
@@ -126,7 +125,7 @@ Status Bench::open(const SliceSettings& settings, LocalSlice& local) {
 }
 
 // So that the weights have come.
-Status Bench::warm(LocalSlice& local) const {
+Status SloBench::warm(LocalSlice& local) const {
   std::vector<RequestId> first;
   for (int i = 0; i < kWarmRequests; ++i) {
     CAUSEWAY_ASSIGN(const RequestId id, local.submit(kModel, 8 + i, 8));
@@ -139,7 +138,7 @@ Status Bench::warm(LocalSlice& local) const {
 }
 
 // Says now and then what the slice is at.
-void Bench::wait_for(RequestId id, LocalSlice& local) const {
+void SloBench::wait_for(RequestId id, LocalSlice& local) const {
   const Nanos begin = clock_.now();
   while (clock_.now() - begin < kPatience) {
     const auto ended = local.sink().wait_for_end(id, kSayEvery);
@@ -151,7 +150,7 @@ void Bench::wait_for(RequestId id, LocalSlice& local) const {
   }
 }
 
-Result<SloRow> Bench::serve(const Load& load, LocalSlice& local) {
+Result<SloRow> SloBench::serve(const Load& load, LocalSlice& local) {
   auto requests = load.requests;  // copied before the time begins
   recorder_->take();
   const request::Observation before = local.slice().engine().observe();
@@ -175,7 +174,7 @@ Result<SloRow> Bench::serve(const Load& load, LocalSlice& local) {
   return row;
 }
 
-Result<SloRow> Bench::row_of(const Load& load, const SloPolicy& policy) {
+Result<SloRow> SloBench::row_of(const Load& load, const SloPolicy& policy) {
   CAUSEWAY_ASSIGN(const SliceSettings settings, slice_of(policy));
   LocalSlice local(home_, clock_);
   CAUSEWAY_TRY(open(settings, local));
@@ -192,7 +191,7 @@ Result<SloRow> Bench::row_of(const Load& load, const SloPolicy& policy) {
   return row;
 }
 
-Result<std::vector<SloRow>> Bench::run() {
+Result<std::vector<SloRow>> SloBench::run() {
   CAUSEWAY_ASSIGN(card_, settings_.slice.card(settings_.config));
   for (const double rate : settings_.rates) {
     CAUSEWAY_ASSIGN(Load load, make_load(settings_, rate));
@@ -246,7 +245,7 @@ Result<std::vector<SloRow>> bench_slo(const SloBenchSettings& settings, const Cl
     return invalid_argument("a prediction needs memory for KV of a given size");
   }
   CAUSEWAY_ASSIGN(const Bytes home, settings.slice.home());
-  return Bench(settings, clock, home).run();
+  return SloBench(settings, clock, home).run();
 }
 
 }  // namespace causeway::bench

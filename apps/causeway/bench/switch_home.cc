@@ -38,8 +38,6 @@ Status round_robin(SwitchStage& stage, std::int64_t first, std::int64_t output, 
   return {};
 }
 
-double gigabytes(Bytes bytes) { return static_cast<double>(bytes.count) / 1e9; }
-
 // What idle and beside a neighbour have in common, of the models of a shape.
 void add_arrival_rows(const SwitchStage& stage, const SwitchLimits& limits, std::int64_t shape,
                       const SwitchSamples& of, const std::string& where,
@@ -48,7 +46,7 @@ void add_arrival_rows(const SwitchStage& stage, const SwitchLimits& limits, std:
   const double floor = limits.floor_ms(needed);
   const double allowed = where.empty() ? 1.05 : 1.10;
   const std::string link =
-      fmt::format("{:.2f} GB over {:.1f} GB/s", gigabytes(needed), limits.link / 1e9);
+      fmt::format("{:.2f} GB over {:.1f} GB/s", to_gigabytes(needed), limits.link / 1e9);
   rows.push_back(figure_of("first token, from home" + where, of.first,
                            {floor, link, allowed * floor + kSlack}));
   rows.push_back(figure_of("its weights there" + where, of.there, {.value = floor, .name = link}));
@@ -100,7 +98,7 @@ Status measure_home(SwitchStage& stage, const SwitchLimits& limits, std::vector<
     const double gap = limits.of(shape).gap;
     rows.push_back(
         figure_of("between tokens after a switch", of.gaps, {gap, "model cached", 1.02 * gap}));
-    const double needed = gigabytes(stage.needed(shape));
+    const double needed = to_gigabytes(stage.needed(shape));
     rows.push_back(figure_of("link bytes of a switch", of.gigabytes,
                              {needed, "what a step needs", 1.01 * needed})
                        .in("GB"));
@@ -108,7 +106,7 @@ Status measure_home(SwitchStage& stage, const SwitchLimits& limits, std::vector<
   }
   const Bytes moved_out = stage.local().slice().link_bytes_out() - out;
   rows.push_back(
-      figure_of("bytes that switches moved out", Samples{{gigabytes(moved_out)}}).in("GB"));
+      figure_of("bytes that switches moved out", Samples{{to_gigabytes(moved_out)}}).in("GB"));
   return {};
 }
 

@@ -15,18 +15,18 @@ namespace {
 
 constexpr int kWholeGpu = 132;  // SMs of an H100, H200 or GH200
 
-struct Row {
+struct CurveRow {
   std::string home, way;
   std::int64_t sms = 0, m = 0, n = 0, k = 0;
   double alpha = 0, ms = 0, link_gb = 0;
 };
 
-Result<Row> row_of(const nlohmann::json& json) {
+Result<CurveRow> row_of(const nlohmann::json& json) {
   const auto bad = [&](const char* key) {
     return corrupt(std::string("a row of bench gemm: '") + key + "' is missing or out of range");
   };
   if (!json.is_object()) return corrupt("a row of bench gemm is an object");
-  Row row;
+  CurveRow row;
   for (auto [key, text] : {std::pair{"home", &row.home}, std::pair{"way", &row.way}}) {
     const auto at = json.find(key);
     if (at == json.end() || !at->is_string()) return bad(key);
@@ -52,8 +52,8 @@ Result<Row> row_of(const nlohmann::json& json) {
   return row;
 }
 
-Result<std::vector<Row>> rows_of(std::string_view text) {
-  std::vector<Row> rows;
+Result<std::vector<CurveRow>> rows_of(std::string_view text) {
+  std::vector<CurveRow> rows;
   std::string buffer;
   const auto parse = [&](std::string_view json) {
     return nlohmann::json::parse(plain_json_numbers(json, buffer), nullptr, false);
@@ -84,7 +84,7 @@ bool complete(const AlphaCurve& curve) {
          curve.points.back().alpha == 1 && curve.link_rate > 0;
 }
 
-void add_row(const Row& row, AlphaCurve& curve) {
+void add_row(const CurveRow& row, AlphaCurve& curve) {
   const double seconds = row.ms * 1e-3;
   const double weights = 2.0 * static_cast<double>(row.n) * static_cast<double>(row.k);
   curve.weight_bytes = weights;
@@ -133,7 +133,7 @@ Result<std::vector<AlphaCurve>> curves_of(std::string_view text, double hbm_rate
   using Product = std::tuple<std::string, std::int64_t, std::int64_t>;  // and M
   std::map<Slice, std::pair<double, double>> rates;                     // read, copied
   std::map<Product, AlphaCurve> curves;
-  for (const Row& row : rows) {
+  for (const CurveRow& row : rows) {
     const double rate = row.link_gb * 1e9 / (row.ms * 1e-3);
     if (row.way == "floor") rates[{row.home, row.sms}].first = rate;
     if (row.way == "copy") rates[{row.home, row.sms}].second = rate;

@@ -45,7 +45,7 @@ std::vector<TokenId> prompt_of(const request::TraceEntry& entry, std::int64_t le
   return ids;
 }
 
-std::int64_t cut(std::int64_t value, std::int64_t most) {
+std::int64_t at_most(std::int64_t value, std::int64_t most) {
   return std::max<std::int64_t>(1, most > 0 ? std::min(value, most) : value);
 }
 
@@ -100,8 +100,8 @@ Result<std::vector<LoadRequest>> make_workload(const WorkloadOptions& options) {
                                     static_cast<double>(entry.arrival.count) * options.time_scale));
     request.model = models.choose(entry.model);
     request.prompt =
-        prompt_of(entry, cut(entry.prompt.count, options.input_tokens_max), options, random);
-    request.output_tokens = cut(entry.output.count, options.output_tokens_max);
+        prompt_of(entry, at_most(entry.prompt.count, options.input_tokens_max), options, random);
+    request.output_tokens = at_most(entry.output.count, options.output_tokens_max);
     requests.push_back(std::move(request));
   }
   return requests;

@@ -15,10 +15,6 @@ namespace {
 
 using kernels::bench::KernelBenchRow;
 
-void print_progress(const std::string& name, std::int64_t done, std::int64_t total) {
-  fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
-}
-
 class BenchKernels final : public Command {
  public:
   BenchKernels(Options& parent, const Clock& clock)
@@ -41,12 +37,12 @@ class BenchKernels final : public Command {
     if (!model_only_) {
       CAUSEWAY_ASSIGN(
           rows, kernels::bench::run_kernel_benchmarks({.read_bytes = gib(2), .runs = runs_}, memory,
-                                                      clock_, print_progress));
+                                                      clock_, print_row_progress));
     }
     model::ForwardBenchOptions forward;
     forward.runs = runs_;
     CAUSEWAY_ASSIGN(const auto model_rows,
-                    model::run_forward_benchmarks(forward, memory, clock_, print_progress));
+                    model::run_forward_benchmarks(forward, memory, clock_, print_row_progress));
     rows.insert(rows.end(), model_rows.begin(), model_rows.end());
     print_kernel_rows(rows);
     return write_json(json_file_, kernel_rows_json(rows));

@@ -15,10 +15,6 @@
 namespace causeway::app {
 namespace {
 
-void print_progress(const std::string& name, std::int64_t done, std::int64_t total) {
-  fmt::print(stderr, "[{}/{}] {} …\n", done + 1, total, name);
-}
-
 class BenchModel final : public Command {
  public:
   BenchModel(Options& parent, const Clock& clock)
@@ -60,8 +56,9 @@ class BenchModel final : public Command {
     CAUSEWAY_ASSIGN(gpu_.config, read_model_config(config_file_));
     if (explain_) return explain();
     gpu_.graphs = !no_graphs_;
-    CAUSEWAY_ASSIGN(const auto rows,
-                    device_ == "cpu" ? on_cpu() : bench_model_on_gpu(gpu_, clock_, print_progress));
+    CAUSEWAY_ASSIGN(const auto rows, device_ == "cpu"
+                                         ? on_cpu()
+                                         : bench_model_on_gpu(gpu_, clock_, print_row_progress));
     print_kernel_rows(rows);
     return write_json(json_file_, kernel_rows_json(rows));
   }
@@ -86,7 +83,7 @@ class BenchModel final : public Command {
     if (options().count("--batch") > 0) bench.decode_batches = gpu_.decode_batches;
     bench.decode_context = gpu_.decode_context;
     bench.prefill_tokens = gpu_.prefill_tokens;
-    return model::run_forward_benchmarks(bench, memory, clock_, print_progress);
+    return model::run_forward_benchmarks(bench, memory, clock_, print_row_progress);
   }
 
   const Clock& clock_;

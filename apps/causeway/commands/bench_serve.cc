@@ -14,7 +14,7 @@ namespace {
 
 using namespace causeway::bench;  // NOLINT: the command is this room's face
 
-void print_progress(const LoadProgress& p) {
+void print_load_progress(const LoadProgress& p) {
   const double elapsed = to_seconds(p.elapsed);
   fmt::print(stderr, "\r{:7.1f} s  sent {}/{}  done {}  failed {}  {:.0f} tok/s   ", elapsed,
              p.sent, p.total, p.completed, p.failed,
@@ -37,7 +37,7 @@ class BenchServe final : public Command {
       for (const ServedModel& model : served) workload_.models.push_back(model.name);
     }
     CAUSEWAY_ASSIGN(const auto requests, make_workload(workload_));
-    if (isatty(STDERR_FILENO) != 0) load_.progress = print_progress;
+    if (isatty(STDERR_FILENO) != 0) load_.progress = print_load_progress;
     const auto records = run_load(requests, load_, clock_);
     if (load_.progress) fmt::print(stderr, "\n");
     const LoadReport report = make_report(records, {nanos_from_seconds(slo_ttft_ms_ * 1e-3),

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kSlicesMax = 64;
 
-std::optional<std::int64_t> number_of(const std::string& text) {
+std::optional<std::int64_t> whole_number(const std::string& text) {
   std::int64_t number = 0;
   const char* const end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, number);
@@ -96,7 +96,7 @@ Status FleetOptions::apply(std::uint64_t seed, simulate::FleetSimulationOptions&
   fleet.slice.fast_forward = fast_forward_;
   fleet.two_threads = two_threads_;
   fleet.fleet.moves = models_max_ == 0;
-  if (const auto slices = number_of(slices_)) {
+  if (const auto slices = whole_number(slices_)) {
     if (*slices < 1 || *slices > kSlicesMax) {
       return invalid_argument("--slices is from 1 to 64, 2x56 or auto, not " + slices_);
     }

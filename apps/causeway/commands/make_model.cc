@@ -24,7 +24,7 @@ std::string names_of(const std::map<std::string, model::Family>& families) {
   return names;
 }
 
-void print_progress(Bytes done, Bytes total) {
+void print_bytes_progress(Bytes done, Bytes total) {
   fmt::print(stderr, "\r{:.2f} of {:.2f} GB ", static_cast<double>(done.count) * 1e-9,
              static_cast<double>(total.count) * 1e-9);
 }
@@ -94,7 +94,7 @@ class MakeModel final : public Command {
     }
     random_.shard_bytes_max = Bytes(static_cast<std::int64_t>(shard_bytes_));
     const bool live = isatty(STDERR_FILENO) != 0;
-    if (live) random_.progress = print_progress;
+    if (live) random_.progress = print_bytes_progress;
     CAUSEWAY_TRY(model::make_random_model(random_, directory_));
     if (live) fmt::print(stderr, "\n");
     fmt::print("{}: {:.1f} million parameters\n", directory_,

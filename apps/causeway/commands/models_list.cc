@@ -9,14 +9,14 @@
 namespace causeway::app {
 namespace {
 
-struct Row {
+struct ListedModel {
   std::string name, family, error;
   std::int64_t parameters = 0, layers = 0, context = 0;
   Bytes bytes;
 };
 
-Row describe(const fleet::ModelSource& source) {
-  Row row;
+ListedModel describe(const fleet::ModelSource& source) {
+  ListedModel row;
   row.name = source.name;
   const auto config = model::load_config(source.directory);
   if (!config.ok()) {
@@ -42,17 +42,17 @@ class ModelsList final : public Command {
   Status run() override {
     if (folder_.empty()) return invalid_argument("--models-dir is required");
     CAUSEWAY_ASSIGN(const auto sources, fleet::find_models(folder_));
-    std::vector<Row> rows;
+    std::vector<ListedModel> rows;
     for (const auto& source : sources) rows.push_back(describe(source));
     json_ ? print_json(rows) : print_table(rows);
     return {};
   }
 
  private:
-  static void print_table(const std::vector<Row>& rows) {
+  static void print_table(const std::vector<ListedModel>& rows) {
     fmt::print("{:<32} {:<10} {:>12} {:>7} {:>9} {:>12}\n", "model", "family", "parameters",
                "layers", "context", "host memory");
-    for (const Row& row : rows) {
+    for (const ListedModel& row : rows) {
       if (!row.error.empty()) {
         fmt::print("{:<32} not served: {}\n", row.name, row.error);
         continue;
@@ -63,9 +63,9 @@ class ModelsList final : public Command {
     }
   }
 
-  static void print_json(const std::vector<Row>& rows) {
+  static void print_json(const std::vector<ListedModel>& rows) {
     auto list = nlohmann::ordered_json::array();
-    for (const Row& row : rows) {
+    for (const ListedModel& row : rows) {
       list.push_back({{"name", row.name},
                       {"family", row.family},
                       {"parameters", row.parameters},

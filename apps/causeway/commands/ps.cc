@@ -9,7 +9,7 @@
 namespace causeway::app {
 namespace {
 
-struct Row {
+struct ModelState {
   std::string model, state;
   std::int64_t host_bytes = 0, device_bytes = 0, running = 0, waiting = 0, rotary = 0;
   std::int64_t streamed_bytes = 0, predicted_tpot_us = 0;  // 0: nothing is streamed, or known
@@ -27,7 +27,7 @@ std::string text(const nlohmann::json& object, const char* name, const char* oth
 }
 
 struct Listing {
-  std::vector<Row> rows;
+  std::vector<ModelState> rows;
   std::int64_t kv_blocks = 0, kv_used = 0;  // of host memory for KV; 0: there is none
 };
 
@@ -44,7 +44,7 @@ Result<Listing> read_listing(const std::string& body) {
   }
   for (const auto& model : listing["data"]) {
     if (!model.is_object()) continue;
-    Row row{.model = text(model, "id", "?"), .state = text(model, "status", "?")};
+    ModelState row{.model = text(model, "id", "?"), .state = text(model, "status", "?")};
     row.running = number(model, "requests_running");
     row.waiting = number(model, "requests_waiting");
     row.rotary = number(model, "requests_rotary");
@@ -68,7 +68,7 @@ std::string human(std::int64_t bytes) {
 }
 
 // What a streamed model's token costs.
-std::string streaming(const Row& row) {
+std::string streaming(const ModelState& row) {
   if (row.streamed_bytes == 0) return "";
   const std::string bytes = human(row.streamed_bytes);
   if (row.predicted_tpot_us == 0) return bytes;
@@ -76,12 +76,12 @@ std::string streaming(const Row& row) {
 }
 
 void print_table(const Listing& listing) {
-  const std::vector<Row>& rows = listing.rows;
+  const std::vector<ModelState>& rows = listing.rows;
   std::size_t width = std::string_view("model").size();
-  for (const Row& row : rows) width = std::max(width, row.model.size());
+  for (const ModelState& row : rows) width = std::max(width, row.model.size());
   fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8} {:>8}  {}\n", "model", width, "state", "host",
              "device", "running", "waiting", "rotary", "streamed/token");
-  for (const Row& row : rows) {
+  for (const ModelState& row : rows) {
     fmt::print("{:<{}}  {:<9} {:>11} {:>11} {:>8} {:>8} {:>8}  {}\n", row.model, width, row.state,
                human(row.host_bytes), human(row.device_bytes), row.running, row.waiting, row.rotary,
                streaming(row));

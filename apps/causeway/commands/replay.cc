@@ -25,12 +25,10 @@ namespace {
 
 constexpr std::int64_t kOpenFiles = 65'536;  // a connection a request that runs
 
-void print_progress(const bench::LoadProgress& p) {
+void print_replay_progress(const bench::LoadProgress& p) {
   fmt::print(stderr, "\r{:7.1f} s  sent {}/{}  done {}  failed {}   ", to_seconds(p.elapsed),
              p.sent, p.total, p.completed, p.failed);
 }
-
-Bytes bytes_of(std::uint64_t value) { return Bytes(static_cast<std::int64_t>(value)); }
 
 Status read_target(const char* option, double ms, Nanos& target) {
   const auto given = request::target_from_ms(ms);
@@ -213,7 +211,7 @@ class Replay final : public Command {
     const auto allowed = allow_open_files(kOpenFiles);
     if (!allowed.ok()) return allowed.error();
     const bool live = isatty(STDERR_FILENO) != 0;
-    if (live) target_.progress = print_progress;
+    if (live) target_.progress = print_replay_progress;
     auto report = bench::replay_on_server(target_, options_, clock_);
     if (live) fmt::print(stderr, "\n");
     return report;

@@ -9,8 +9,6 @@
 namespace causeway::app {
 namespace {
 
-Bytes bytes_of(std::uint64_t value) { return Bytes(static_cast<std::int64_t>(value)); }
-
 }  // namespace
 
 void SliceOptions::declare(Options& app, const std::string& models) {

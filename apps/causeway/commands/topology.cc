@@ -118,14 +118,14 @@ double peer_limit(const Machine& machine, int a, int b) {
                   machine.gpus[static_cast<std::size_t>(b)].nvlinks.bytes_per_second());
 }
 
-struct Row {
+struct LinkRow {
   std::string link;
   LinkRate rate;
   double limit = 0;
 };
 
-std::vector<Row> rows_of(const Machine& machine, const Measured& measured) {
-  std::vector<Row> rows;
+std::vector<LinkRow> rows_of(const Machine& machine, const Measured& measured) {
+  std::vector<LinkRow> rows;
   double sum = 0;
   for (std::size_t d = 0; d < measured.rates.devices.size(); ++d) {
     const int gpu = measured.gpus[d];
@@ -152,10 +152,10 @@ std::vector<Row> rows_of(const Machine& machine, const Measured& measured) {
   return rows;
 }
 
-void print_rows(const std::vector<Row>& rows) {
+void print_rows(const std::vector<LinkRow>& rows) {
   fmt::print("\n{:<28} {:>14} {:>20} {:>12} {:>6}\n", "measured link", "median",
              "slowest – fastest", "by spec", "ratio");
-  for (const Row& row : rows) {
+  for (const LinkRow& row : rows) {
     const std::string spread =
         fmt::format("{:.1f} – {:.1f}", row.rate.low * 1e-9, row.rate.high * 1e-9);
     fmt::print("{:<28} {:>14} {:>20} {:>12} {:>6}\n", row.link,
@@ -164,9 +164,9 @@ void print_rows(const std::vector<Row>& rows) {
   }
 }
 
-nlohmann::ordered_json json_of(const std::vector<Row>& rows) {
+nlohmann::ordered_json json_of(const std::vector<LinkRow>& rows) {
   auto list = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
+  for (const LinkRow& row : rows) {
     list.push_back({{"link", row.link},
                     {"bytes_per_second", row.rate.median},
                     {"lowest", row.rate.low},
@@ -199,7 +199,7 @@ class Topology final : public Command {
   Status run() override {
     CAUSEWAY_ASSIGN(Machine machine,
                     from_.empty() ? look_at_machine() : topology::load_snapshot(from_));
-    std::vector<Row> rows;
+    std::vector<LinkRow> rows;
     Status status;
     if (measure_ && from_.empty() && !machine.gpus.empty()) {
       const auto measured = measure(machine, clock_);
@@ -223,7 +223,7 @@ class Topology final : public Command {
   }
 
  private:
-  static void print_text(const Machine& machine, const std::vector<Row>& rows) {
+  static void print_text(const Machine& machine, const std::vector<LinkRow>& rows) {
     fmt::print("{}", topology::render_tree(machine));
     const std::string gpus = topology::render_gpus(machine);
     if (!gpus.empty()) fmt::print("\n{}", gpus);
@@ -232,7 +232,7 @@ class Topology final : public Command {
     if (!notes.empty()) fmt::print("\n{}", notes);
   }
 
-  static void print_json(const Machine& machine, const std::vector<Row>& rows) {
+  static void print_json(const Machine& machine, const std::vector<LinkRow>& rows) {
     auto document = nlohmann::ordered_json::parse(topology::write_snapshot(machine));
     if (!rows.empty()) document["measured_links"] = json_of(rows);
     fmt::print("{}\n", document.dump(1));

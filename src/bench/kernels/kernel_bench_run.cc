@@ -35,9 +35,9 @@ constexpr std::array<std::int64_t, 3> kDecodeRows{1, 4, 15};
 constexpr std::int64_t kPrefillRows = 512;
 
 // Everything that the rows share: one large buffer of random bf16, read as weights and as KV.
-class Bench {
+class KernelBench {
  public:
-  Bench(const KernelBenchOptions& options, std::span<std::byte> buffer, const Clock& clock)
+  KernelBench(const KernelBenchOptions& options, std::span<std::byte> buffer, const Clock& clock)
       : options_(options), buffer_(buffer), clock_(clock) {}
 
   std::vector<KernelBenchRow> run(const BenchProgress& progress) {
@@ -291,7 +291,7 @@ Result<std::vector<KernelBenchRow>> run_kernel_benchmarks(const KernelBenchOptio
   const auto buffer = memory.resolve({.region = region, .offset = Bytes(0)}, bytes);
   Result<std::vector<KernelBenchRow>> rows = exhausted("no memory for the benchmark's activations");
   try {
-    rows = Bench(options, buffer, clock).run(progress);
+    rows = KernelBench(options, buffer, clock).run(progress);
   } catch (const std::bad_alloc&) {
   }
   CAUSEWAY_TRY(memory.release(region));

@@ -28,11 +28,11 @@ std::int64_t frames_of(std::int64_t tokens, const kv::BlockLayout& layout) {
   return (tokens + layout.tokens.count - 1) / layout.tokens.count;
 }
 
-class Bench {
+class ForwardBench {
  public:
-  Bench(const ForwardBenchOptions& options, const weights::WeightLayout& placed,
-        std::span<std::byte> weights, std::span<std::byte> kv, const kv::BlockLayout& layout,
-        const Clock& clock)
+  ForwardBench(const ForwardBenchOptions& options, const weights::WeightLayout& placed,
+               std::span<std::byte> weights, std::span<std::byte> kv, const kv::BlockLayout& layout,
+               const Clock& clock)
       : options_(options),
         weights_(weights),
         clock_(clock),
@@ -137,7 +137,7 @@ Result<std::vector<KernelBenchRow>> run_in(const ForwardBenchOptions& options,
                                            const kv::BlockLayout& layout, const Clock& clock,
                                            const BenchProgress& progress) {
   std::vector<KernelBenchRow> rows;
-  Bench bench(options, placed, weights, kv, layout, clock);
+  ForwardBench bench(options, placed, weights, kv, layout, clock);
   const auto total = static_cast<std::int64_t>(options.decode_batches.size()) + 1;
   for (const std::int64_t batch : options.decode_batches) {
     if (progress) progress("decode", static_cast<std::int64_t>(rows.size()), total);

@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "device/host_memory.h"
+
 namespace causeway::device {
 namespace {
-
-std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
 
 class CudaArenaMemory final : public ArenaMemory {
  public:

@@ -6,13 +6,13 @@
 #include <iterator>
 #include <string>
 
+#include "device/host_memory.h"
+
 namespace causeway::device {
 namespace {
 
 // Of which pieces are made for what is used before it was made reachable.
 constexpr Bytes kStep = mib(8);
-
-std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
 
 }  // namespace
 

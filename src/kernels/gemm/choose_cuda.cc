@@ -10,8 +10,6 @@ namespace {
 constexpr std::int64_t kManyRows = 16384;
 constexpr std::int64_t kSizeMax = std::int64_t{1} << 31;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 Status check(const CudaRequest& r, const CudaFacts& facts) {
   if (facts.sm_count <= 0) return invalid_argument("GEMM: no SMs");
   if (facts.sm_count > EvenShares::kCountMax) return invalid_argument("GEMM: too many SMs");

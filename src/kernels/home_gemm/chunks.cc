@@ -20,7 +20,6 @@ constexpr double kNearly = 1e-3;
 constexpr std::int64_t kTileRows = 128;
 constexpr std::int64_t kTileColumns = 256;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up_to(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 // Bytes of w for one column of out.

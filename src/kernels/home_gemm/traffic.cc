@@ -7,8 +7,6 @@
 namespace causeway::kernels::home_gemm {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // How often all of w crosses the link.
 std::int64_t crossings(const gemm::CudaRequest& r, const TrafficOf& of) {
   switch (of.way) {

@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::int64_t kElementBytes = 2;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 int clusters_of(const SliceFacts& slice, int cluster) {
   const int index = cluster == 8 ? 3 : cluster == 4 ? 2 : cluster == 2 ? 1 : 0;
   return std::min(slice.clusters[static_cast<std::size_t>(index)], slice.sm_count / cluster);

@@ -5,8 +5,6 @@
 namespace causeway::kernels::moe {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // A thread is an expert, and has active's columns in registers.
 bool built_for(const ShapeCuda& s) {
   return s.experts <= kWorkers && s.intermediate <= kOneTokenIntermediateMax &&

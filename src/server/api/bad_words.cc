@@ -8,7 +8,7 @@ namespace causeway::server {
 namespace {
 
 // Far below any logit, and a finite number after any penalty (at most a factor of 100).
-constexpr float kNever = -1e30f;
+constexpr float kForbidden = -1e30f;
 
 ApiError wrong(std::string message, std::string code = {}) {
   return bad_request(std::move(message), "bad_words", std::move(code));
@@ -30,9 +30,9 @@ void exclude(TokenId token, std::vector<request::TokenBias>& biases) {
   const auto known = std::find_if(biases.begin(), biases.end(),
                                   [&](const auto& bias) { return bias.token == token; });
   if (known != biases.end()) {
-    known->bias = kNever;
+    known->bias = kForbidden;
   } else {
-    biases.push_back({token, kNever});
+    biases.push_back({token, kForbidden});
   }
 }
 
@@ -65,7 +65,7 @@ MaybeError set_bad_words(const GenerationRequest& asked, const fleet::CatalogueE
   }
   const auto excluded = [&](std::int64_t token) {
     return std::any_of(request.logit_bias.begin(), request.logit_bias.end(), [&](const auto& bias) {
-      return bias.token == token && bias.bias == kNever;
+      return bias.token == token && bias.bias == kForbidden;
     });
   };
   const auto ends = [&](std::int64_t token) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@
 namespace causeway::server {
 
 using Json = nlohmann::ordered_json;
+
+inline constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 // Bounds of a number; `low` itself is allowed unless `above_low`.
 struct Range {

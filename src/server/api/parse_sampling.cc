@@ -8,7 +8,6 @@ namespace {
 
 constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kPriorityMax = 1'000'000;
 
 void add_stop(Fields& fields, const Json& value, const ApiLimits& limits, GenerationRequest& out) {

@@ -12,9 +12,9 @@ using request::ConstraintKind;
 using request::ConstraintText;
 
 // The form that was asked for, and the field that did.
-class Form {
+class FormField {
  public:
-  Form(Fields& fields, GenerationRequest& out) : fields_(fields), out_(out) {}
+  FormField(Fields& fields, GenerationRequest& out) : fields_(fields), out_(out) {}
 
   void set(std::string_view field, ConstraintKind kind, std::string text) {
     if (out_.constraint) {
@@ -31,7 +31,7 @@ class Form {
 };
 
 // A schema is JSON, or text that is.
-void set_schema(Fields& fields, std::string_view name, const Json& schema, Form form) {
+void set_schema(Fields& fields, std::string_view name, const Json& schema, FormField form) {
   if (schema.is_string()) {
     return form.set(name, ConstraintKind::kJsonSchema, schema.get<std::string>());
   }
@@ -60,7 +60,7 @@ void append_literal(std::string& out, std::string_view text) {
 }
 
 void set_choice(Fields& fields, std::string_view name, const Json& choices, const ApiLimits& limits,
-                Form form) {
+                FormField form) {
   const auto fail = [&] {
     fields.fail(name, "must be a list of 1 to " + std::to_string(limits.form_choices_max) +
                           " strings that are not empty");
@@ -89,7 +89,7 @@ constexpr KindNames kGuidedNames = {"guided_json", "guided_regex", "guided_gramm
 
 void parse_kinds(Fields& fields, const KindNames& names, const ApiLimits& limits,
                  GenerationRequest& out) {
-  Form form(fields, out);
+  FormField form(fields, out);
   if (const Json* schema = fields.value(names.json)) set_schema(fields, names.json, *schema, form);
   if (auto text = fields.string(names.regex)) {
     form.set(names.regex, ConstraintKind::kRegex, *std::move(text));
@@ -115,8 +115,9 @@ void parse_json_schema(Fields& format, GenerationRequest& out) {
   const Json* schema = inner.object("schema");
   inner.reject_rest();
   if (inner.failed()) return format.fail(*inner.error());
-  if (schema == nullptr) return Form(format, out).set("json_schema", ConstraintKind::kJson, "");
-  set_schema(format, "json_schema", *schema, Form(format, out));
+  if (schema == nullptr)
+    return FormField(format, out).set("json_schema", ConstraintKind::kJson, "");
+  set_schema(format, "json_schema", *schema, FormField(format, out));
 }
 
 void parse_response_format(Fields& fields, GenerationRequest& out) {
@@ -125,7 +126,7 @@ void parse_response_format(Fields& fields, GenerationRequest& out) {
   Fields format(*value, "response_format.");
   const auto type = format.string("type");
   if (type == "json_object") {
-    Form(fields, out).set("response_format", ConstraintKind::kJson, "");
+    FormField(fields, out).set("response_format", ConstraintKind::kJson, "");
   } else if (type == "json_schema") {
     parse_json_schema(format, out);
   } else if (type != "text") {
@@ -142,7 +143,7 @@ void parse_structured_outputs(Fields& fields, const ApiLimits& limits, Generatio
   const bool before = out.constraint.has_value();
   parse_kinds(inner, kNames, limits, out);
   if (inner.boolean("json_object").value_or(false)) {
-    Form(inner, out).set("json_object", ConstraintKind::kJson, "");
+    FormField(inner, out).set("json_object", ConstraintKind::kJson, "");
   }
   inner.reject_rest();
   if (inner.failed()) return fields.fail(*inner.error());

@@ -9,8 +9,6 @@
 namespace causeway::server {
 namespace {
 
-constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
-
 void parse_ids(Fields& fields, std::string_view name, std::size_t most,
                std::vector<std::int64_t>& out) {
   const Json* ids = fields.value(name);

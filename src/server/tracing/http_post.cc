@@ -23,12 +23,12 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 
-constexpr Nanos kLook = millis(50);  // how often it is looked whether to give up
+constexpr Nanos kGiveUpLook = millis(50);  // how often it is looked whether to give up
 constexpr std::size_t kAnswerMax = std::size_t{64} << 10;
 constexpr std::uint32_t kAnswerHeadMax = std::uint32_t{16} << 10;
 
 using Request = http::request<http::string_body>;
-using Parser = http::response_parser<http::string_body>;
+using AnswerParser = http::response_parser<http::string_body>;
 
 Request request_of(const HttpEndpoint& to, const std::string& body) {
   Request request(http::verb::post, to.path, 11);
@@ -43,14 +43,14 @@ Request request_of(const HttpEndpoint& to, const std::string& body) {
 
 // Throws what the network says.
 asio::awaitable<void> exchange(tcp::socket& socket, const tcp::resolver::results_type& places,
-                               const Request& request, Parser& parser) {
+                               const Request& request, AnswerParser& parser) {
   co_await asio::async_connect(socket, places, asio::use_awaitable);
   co_await http::async_write(socket, request, asio::use_awaitable);
   boost::beast::flat_buffer buffer(kAnswerMax + kAnswerHeadMax);
   co_await http::async_read(socket, buffer, parser, asio::use_awaitable);
 }
 
-PostAnswer answer_of(Parser& parser) {
+PostAnswer answer_of(AnswerParser& parser) {
   PostAnswer answer;
   answer.status = static_cast<int>(parser.get().result_int());
   const auto header = parser.get()[http::field::retry_after];
@@ -82,7 +82,7 @@ Result<PostAnswer> post_json(const HttpEndpoint& to, const std::string& body, Na
   if (error) return unavailable("`" + to.host + "` cannot be resolved: " + error.message());
   tcp::socket socket(io);
   const Request request = request_of(to, body);
-  Parser parser;
+  AnswerParser parser;
   parser.body_limit(kAnswerMax);
   parser.header_limit(kAnswerHeadMax);
   bool done = false;
@@ -91,8 +91,8 @@ Result<PostAnswer> post_json(const HttpEndpoint& to, const std::string& body, Na
     thrown = std::move(failure);
     done = true;
   });
-  for (Nanos waited; !done && waited < limit && !gives_up; waited += kLook) {
-    io.run_for(std::chrono::nanoseconds(kLook.count));
+  for (Nanos waited; !done && waited < limit && !gives_up; waited += kGiveUpLook) {
+    io.run_for(std::chrono::nanoseconds(kGiveUpLook.count));
   }
   if (!done) {
     // What it waits for ends at once.

@@ -12,7 +12,7 @@ constexpr std::size_t kTraceAt = 3, kParentAt = 36, kFlagsAt = 53, kLength = 55;
 constexpr std::size_t kTraceStateMax = 512;
 
 // Lower case alone, as the standard has it.
-int hex_digit(char c) {
+int lower_hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   return -1;
@@ -21,7 +21,7 @@ int hex_digit(char c) {
 std::optional<std::uint64_t> parse_hex(std::string_view digits) {
   std::uint64_t bits = 0;
   for (const char c : digits) {
-    const int digit = hex_digit(c);
+    const int digit = lower_hex_digit(c);
     if (digit < 0) return {};
     bits = bits << 4 | static_cast<std::uint64_t>(digit);
   }

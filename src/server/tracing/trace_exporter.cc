@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "server/api/json_write.h"
 #include "server/tracing/http_post.h"
@@ -18,9 +19,7 @@
 namespace causeway::server {
 namespace {
 
-constexpr Nanos kNoticeTime = seconds(1);  // for the thread to notice that it is to end
-
-std::chrono::nanoseconds chrono_of(Nanos time) { return std::chrono::nanoseconds(time.count); }
+constexpr Nanos kStopTime = seconds(1);  // for the thread to notice that it is to end
 
 // What the standard says may be sent again.
 bool may_be_sent_again(int status) {
@@ -198,7 +197,7 @@ void TraceExporter::stop() {
   const auto ended = [this] { return state_->ended; };
   if (!state_->changed.wait_for(lock, chrono_of(state_->options.flush_time_max), ended)) {
     state_->gives_up = true;
-    state_->changed.wait_for(lock, chrono_of(kNoticeTime), ended);
+    state_->changed.wait_for(lock, chrono_of(kStopTime), ended);
   }
   std::thread thread = std::move(state_->thread);
   const bool joins = state_->ended;

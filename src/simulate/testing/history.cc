@@ -333,7 +333,6 @@ void History::perhaps_replace_model() {
 }
 
 void History::next_event() {
-  constexpr Nanos kNever(INT64_MAX);
   const Nanos arrival = arrived_ < planned_.size() ? planned_[arrived_].request.arrival : kNever;
   const Nanos cancel = cancels_.empty() ? kNever : cancels_.begin()->first;
   const Nanos step = executor_.next_event().value_or(kNever);

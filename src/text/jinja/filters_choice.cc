@@ -247,7 +247,7 @@ Value groupby(Heap& heap, const Value& subject, const Arguments& arguments) {
   return heap.list(std::move(groups));
 }
 
-constexpr std::array<FilterEntry, 11> kFilters = {{
+constexpr std::array<FilterEntry, 11> kChoiceFilters = {{
     {"map", map},
     {"select", choice<false, true>},
     {"reject", choice<false, false>},
@@ -263,6 +263,6 @@ constexpr std::array<FilterEntry, 11> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> choice_filters() { return kFilters; }
+std::span<const FilterEntry> choice_filters() { return kChoiceFilters; }
 
 }  // namespace causeway::text::jinja

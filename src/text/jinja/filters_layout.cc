@@ -222,7 +222,7 @@ Value wordwrap(Heap& heap, const Value& subject, const Arguments& arguments) {
   return method(heap, between, "join", {heap.list(std::move(wrapped))});
 }
 
-constexpr std::array<FilterEntry, 4> kFilters = {{
+constexpr std::array<FilterEntry, 4> kLayoutFilters = {{
     {"center", center},
     {"truncate", truncate},
     {"wordwrap", wordwrap},
@@ -231,6 +231,6 @@ constexpr std::array<FilterEntry, 4> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> layout_filters() { return kFilters; }
+std::span<const FilterEntry> layout_filters() { return kLayoutFilters; }
 
 }  // namespace causeway::text::jinja

@@ -215,7 +215,7 @@ Value filesizeformat(Heap& heap, const Value& subject, const Arguments& argument
   return heap.string(text);
 }
 
-constexpr std::array<FilterEntry, 6> kFilters = {{
+constexpr std::array<FilterEntry, 6> kNumberFilters = {{
     {"int", to_int},
     {"float", to_float},
     {"abs", absolute},
@@ -226,6 +226,6 @@ constexpr std::array<FilterEntry, 6> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> number_filters() { return kFilters; }
+std::span<const FilterEntry> number_filters() { return kNumberFilters; }
 
 }  // namespace causeway::text::jinja

@@ -128,7 +128,7 @@ Value attr(Heap& heap, const Value& subject, const Arguments& arguments) {
   return get_attribute(heap, subject, bound[0]);
 }
 
-constexpr std::array<FilterEntry, 12> kFilters = {{
+constexpr std::array<FilterEntry, 12> kSequenceFilters = {{
     {"length", length_of},
     {"count", length_of},
     {"default", default_of},
@@ -145,7 +145,7 @@ constexpr std::array<FilterEntry, 12> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> sequence_filters() { return kFilters; }
+std::span<const FilterEntry> sequence_filters() { return kSequenceFilters; }
 
 Value attribute_path(Heap& heap, Value value, const Value& path) {
   if (!path.is_string()) return get_item(heap, value, path);

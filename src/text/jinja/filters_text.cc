@@ -176,7 +176,7 @@ Value tojson(Heap& heap, const Value& subject, const Arguments& arguments) {
   return to_json(heap, subject, style);
 }
 
-constexpr std::array<FilterEntry, 16> kFilters = {{
+constexpr std::array<FilterEntry, 16> kTextFilters = {{
     {"trim", trim},
     {"upper", mapped<upper>},
     {"lower", mapped<lower>},
@@ -197,6 +197,6 @@ constexpr std::array<FilterEntry, 16> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> text_filters() { return kFilters; }
+std::span<const FilterEntry> text_filters() { return kTextFilters; }
 
 }  // namespace causeway::text::jinja

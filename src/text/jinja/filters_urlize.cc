@@ -13,9 +13,9 @@
 namespace causeway::text::jinja {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_url_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_latin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool is_hex(char c) { return is_url_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 bool starts_in_any_case(std::string_view text, std::string_view start) {
   return text.size() >= start.size() && lower(text.substr(0, start.size())) == start;
@@ -39,7 +39,7 @@ bool in_label(char32_t c) { return is_word(c) || c == '%' || c == '-'; }
 bool is_rest(std::string_view rest) {
   if (rest.starts_with(':')) {
     std::size_t digits = 0;
-    while (digits < 5 && digits + 1 < rest.size() && is_digit(rest[digits + 1])) ++digits;
+    while (digits < 5 && digits + 1 < rest.size() && is_url_digit(rest[digits + 1])) ++digits;
     if (digits == 0) return false;
     rest.remove_prefix(digits + 1);
   }
@@ -90,7 +90,7 @@ bool is_numbered_host(std::string_view text) {
       if (part > 0 && !text.starts_with('.')) return false;
       if (part > 0) text.remove_prefix(1);
       std::size_t digits = 0;
-      while (digits < 3 && digits < text.size() && is_digit(text[digits])) ++digits;
+      while (digits < 3 && digits < text.size() && is_url_digit(text[digits])) ++digits;
       if (digits == 0) return false;
       text.remove_prefix(digits);
     }

@@ -190,7 +190,7 @@ Value xmlattr(Heap& heap, const Value& subject, const Arguments& arguments) {
   return out.finish();
 }
 
-constexpr std::array<FilterEntry, 4> kFilters = {{
+constexpr std::array<FilterEntry, 4> kWebFilters = {{
     {"urlencode", urlencode},
     {"striptags", striptags},
     {"xmlattr", xmlattr},
@@ -199,6 +199,6 @@ constexpr std::array<FilterEntry, 4> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> web_filters() { return kFilters; }
+std::span<const FilterEntry> web_filters() { return kWebFilters; }
 
 }  // namespace causeway::text::jinja

@@ -11,7 +11,7 @@
 namespace causeway::text::jinja {
 namespace {
 
-constexpr std::size_t kNowhere = std::string_view::npos;
+constexpr std::size_t kNotFound = std::string_view::npos;
 
 Value no_arguments(const Arguments& arguments, std::string_view name) {
   bind(name, arguments, {});
@@ -51,7 +51,7 @@ std::vector<Value> split_at(Heap& heap, const Value& self, std::string_view sepa
   std::string_view rest = self.text();
   while (most < 0 || static_cast<Int>(items.size()) < most) {
     const std::size_t at = rest.find(separator);
-    if (at == kNowhere) break;
+    if (at == kNotFound) break;
     push_part(heap, items, self, rest.substr(0, at));
     rest.remove_prefix(at + separator.size());
   }
@@ -64,7 +64,7 @@ std::vector<Value> rsplit_at(Heap& heap, const Value& self, std::string_view sep
   std::string_view rest = self.text();
   while (most < 0 || static_cast<Int>(items.size()) < most) {
     const std::size_t at = rest.rfind(separator);
-    if (at == kNowhere) break;
+    if (at == kNotFound) break;
     push_part(heap, items, self, rest.substr(at + separator.size()));
     rest = rest.substr(0, at);
   }
@@ -138,7 +138,7 @@ Value partition_either(Heap& heap, const Value& self, const Arguments& arguments
   heap.work_bytes(text.size());
   const std::size_t at = last ? text.rfind(separator) : text.find(separator);
   const Value nothing = Value::view("");
-  if (at == kNowhere) {
+  if (at == kNotFound) {
     if (last) return heap.list({nothing, nothing, self}, ListKind::kTuple);
     return heap.list({self, nothing, nothing}, ListKind::kTuple);
   }
@@ -234,7 +234,7 @@ Int find_part(Heap& heap, const Value& self, const Arguments& arguments, bool la
   const Value part = selected_part(heap, self, bound[1], bound[2]);
   heap.work_bytes(self.text().size() + wanted.size());
   const std::size_t at = last ? part.text().rfind(wanted) : part.text().find(wanted);
-  if (at == kNowhere) return -1;
+  if (at == kNotFound) return -1;
   const std::size_t offset =
       part.text().empty() ? 0 : static_cast<std::size_t>(part.text().data() - self.text().data());
   return static_cast<Int>(code_point_count(self.text().substr(0, offset + at)));
@@ -265,20 +265,20 @@ Value count(Heap& heap, const Value& self, const Arguments& arguments) {
   heap.work_bytes(text.size());
   if (wanted.empty()) return Value::integer(static_cast<Int>(code_point_count(text)) + 1);
   Int found = 0;
-  for (std::size_t at = text.find(wanted); at != kNowhere;
+  for (std::size_t at = text.find(wanted); at != kNotFound;
        at = text.find(wanted, at + wanted.size())) {
     ++found;
   }
   return Value::integer(found);
 }
 
-Value replace(Heap& heap, const Value& self, const Arguments& arguments) {
+Value replace_string(Heap& heap, const Value& self, const Arguments& arguments) {
   const auto bound = bind("replace", arguments, {"old", "new", "count"});
   return replace_text(heap, self.text(), text_argument(bound[0], "replace"),
                       text_argument(bound[1], "replace"), int_argument(bound[2], -1, "replace"));
 }
 
-Value join(Heap& heap, const Value& self, const Arguments& arguments) {
+Value join_string(Heap& heap, const Value& self, const Arguments& arguments) {
   const auto bound = bind("join", arguments, {"iterable"});
   if (bound[0].is_missing()) fail("join expected 1 argument, got 0");
   require_defined(bound[0]);
@@ -307,7 +307,7 @@ std::string swapped_case(std::string_view text) {
 }
 
 template <std::string (*kMap)(std::string_view)>
-Value mapped(Heap& heap, const Value& self, const Arguments& arguments) {
+Value mapped_by(Heap& heap, const Value& self, const Arguments& arguments) {
   no_arguments(arguments, "this string method");
   heap.require(2 * self.text().size());
   return heap.string(kMap(self.text()));
@@ -366,16 +366,16 @@ Value is_in_case(Heap& heap, const Value& self, const Arguments& arguments) {
   return Value::boolean(fits && cased);
 }
 
-Value format(Heap& heap, const Value& self, const Arguments& arguments) {
+Value format_string(Heap& heap, const Value& self, const Arguments& arguments) {
   return format_braces(heap, self, arguments);
 }
 
-struct Entry {
+struct MethodEntry {
   std::string_view name;
   Value (*call)(Heap&, const Value&, const Arguments&);
 };
 
-constexpr std::array<Entry, 41> kMethods = {{
+constexpr std::array<MethodEntry, 41> kMethods = {{
     {"split", split},
     {"rsplit", rsplit},
     {"strip", strip},
@@ -383,17 +383,17 @@ constexpr std::array<Entry, 41> kMethods = {{
     {"rstrip", rstrip},
     {"startswith", startswith},
     {"endswith", endswith},
-    {"upper", mapped<upper>},
-    {"lower", mapped<lower>},
-    {"casefold", mapped<lower>},
-    {"title", mapped<title>},
-    {"capitalize", mapped<capitalize>},
-    {"replace", replace},
+    {"upper", mapped_by<upper>},
+    {"lower", mapped_by<lower>},
+    {"casefold", mapped_by<lower>},
+    {"title", mapped_by<title>},
+    {"capitalize", mapped_by<capitalize>},
+    {"replace", replace_string},
     {"find", find},
     {"rfind", rfind},
     {"index", index},
     {"count", count},
-    {"join", join},
+    {"join", join_string},
     {"splitlines", splitlines},
     {"partition", partition},
     {"rpartition", rpartition},
@@ -403,7 +403,7 @@ constexpr std::array<Entry, 41> kMethods = {{
     {"isspace", isspace},
     {"isupper", is_in_case<to_upper, to_lower>},
     {"islower", is_in_case<to_lower, to_upper>},
-    {"format", format},
+    {"format", format_string},
     {"isnumeric", isdigit},
     {"ljust", justify_left},
     {"rjust", justify_right},
@@ -411,7 +411,7 @@ constexpr std::array<Entry, 41> kMethods = {{
     {"zfill", fill_zeros},
     {"encode", encode_text},
     {"rindex", rindex},
-    {"swapcase", mapped<swapped_case>},
+    {"swapcase", mapped_by<swapped_case>},
     {"isalpha", all_are<is_letter>},
     {"isalnum", all_are<is_letter_or_digit>},
     {"isdecimal", isdigit},
@@ -419,9 +419,9 @@ constexpr std::array<Entry, 41> kMethods = {{
     {"isprintable", isprintable},
 }};
 
-const Entry* find_entry_of(std::string_view name) {
+const MethodEntry* find_entry_of(std::string_view name) {
   const auto found = std::find_if(kMethods.begin(), kMethods.end(),
-                                  [&](const Entry& e) { return e.name == name; });
+                                  [&](const MethodEntry& e) { return e.name == name; });
   return found == kMethods.end() ? nullptr : &*found;
 }
 
@@ -443,7 +443,7 @@ Value replace_text(Heap& heap, std::string_view text, std::string_view old_part,
       continue;
     }
     const std::size_t found = text.find(old_part, at);
-    if (found == kNowhere) break;
+    if (found == kNotFound) break;
     out.append(text.substr(at, found - at));
     out.append(new_part);
     at = found + old_part.size();
@@ -453,13 +453,13 @@ Value replace_text(Heap& heap, std::string_view text, std::string_view old_part,
 }
 
 std::string_view find_string_method(std::string_view name) {
-  const Entry* entry = find_entry_of(name);
+  const MethodEntry* entry = find_entry_of(name);
   return entry == nullptr ? std::string_view() : entry->name;
 }
 
 Value call_string_method(Heap& heap, const Value& self, std::string_view name,
                          const Arguments& arguments) {
-  const Entry& entry = *find_entry_of(name);
+  const MethodEntry& entry = *find_entry_of(name);
   if (!self.is_markup()) return entry.call(heap, self, arguments);
   return marked(heap, entry.call(heap, self, escaped_arguments(heap, name, arguments)));
 }

@@ -32,19 +32,19 @@ bool equal_dicts(Heap& heap, const Dict& a, const Dict& b, int depth) {
   return true;
 }
 
-void check_depth(const Heap& heap, int depth) {
-  if (depth > heap.limits().value_depth_max) {
-    fail_limit("lists or objects are nested deeper than " +
-               std::to_string(heap.limits().value_depth_max));
-  }
-}
-
 bool same_ordered_list_kind(const Value& a, const Value& b) {
   return a.is(Kind::kList) && b.is(Kind::kList) && a.as_list().kind == b.as_list().kind &&
          (a.as_list().kind == ListKind::kList || a.as_list().kind == ListKind::kTuple);
 }
 
 }  // namespace
+
+void check_depth(const Heap& heap, int depth) {
+  if (depth > heap.limits().value_depth_max) {
+    fail_limit("lists or objects are nested deeper than " +
+               std::to_string(heap.limits().value_depth_max));
+  }
+}
 
 void require_defined(const Value& value) {
   if (value.is_undefined()) fail(value.undefined_message());

@@ -30,6 +30,9 @@ enum class Op : std::uint8_t {
   kNot,
 };
 
+// Fails when lists or objects are nested deeper than the limits of the rendering allow.
+void check_depth(const Heap& heap, int depth);
+
 // Fails when the value is undefined: for whatever an undefined value may not take part in.
 void require_defined(const Value& value);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "text/jinja/failure.h"
+#include "text/jinja/operators.h"
 #include "text/jinja/unicode.h"
 
 namespace causeway::text::jinja {
@@ -92,13 +93,6 @@ void append_bytes_repr(Builder& out, std::string_view bytes) {
     out.append(piece);
   }
   out.push(quote);
-}
-
-void check_depth(const Heap& heap, int depth) {
-  if (depth > heap.limits().value_depth_max) {
-    fail_limit("lists or objects are nested deeper than " +
-               std::to_string(heap.limits().value_depth_max));
-  }
 }
 
 void append_list_repr(Builder& out, const List& list, int depth) {

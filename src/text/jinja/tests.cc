@@ -99,12 +99,12 @@ bool alone(Heap& heap, const Value& value, const Arguments& arguments) {
   return kTest(heap, value);
 }
 
-struct Entry {
+struct TestEntry {
   std::string_view name;
   Test call;
 };
 
-constexpr std::array<Entry, 39> kTests = {{
+constexpr std::array<TestEntry, 39> kTests = {{
     {"defined", alone<is_defined>},
     {"undefined", alone<is_undefined>},
     {"none", alone<is_none>},
@@ -149,8 +149,8 @@ constexpr std::array<Entry, 39> kTests = {{
 }  // namespace
 
 Test find_test(std::string_view name) {
-  const auto found =
-      std::find_if(kTests.begin(), kTests.end(), [&](const Entry& e) { return e.name == name; });
+  const auto found = std::find_if(kTests.begin(), kTests.end(),
+                                  [&](const TestEntry& e) { return e.name == name; });
   return found == kTests.end() || name.empty() ? nullptr : found->call;
 }
 

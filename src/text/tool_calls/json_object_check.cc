@@ -6,16 +6,18 @@
 namespace causeway::text {
 namespace {
 
-bool is_white(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_json_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_json_hex(char c) {
+  return is_json_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 bool in_scalar(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '+' || c == '.' || c == 'E';
+  return is_json_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '+' || c == '.' || c == 'E';
 }
 
 // Takes digits off the start; false when there are none.
 bool take_digits(std::string_view& text) {
-  const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
+  const auto end = std::find_if_not(text.begin(), text.end(), is_json_digit);
   const auto count = static_cast<std::size_t>(end - text.begin());
   text.remove_prefix(count);
   return count > 0;
@@ -23,7 +25,7 @@ bool take_digits(std::string_view& text) {
 
 bool is_number(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
-  if (text.size() > 1 && text[0] == '0' && is_digit(text[1])) return false;
+  if (text.size() > 1 && text[0] == '0' && is_json_digit(text[1])) return false;
   if (!take_digits(text)) return false;
   if (text.starts_with('.')) {
     text.remove_prefix(1);
@@ -42,7 +44,7 @@ bool is_number(std::string_view text) {
 JsonObjectCheck::Event JsonObjectCheck::push(char c) {
   if (string_ != String::kNone) return push_string(c);
   if (!scalar_.empty()) return push_scalar(c);
-  return is_white(c) ? Event::kNone : push_structure(c);
+  return is_json_space(c) ? Event::kNone : push_structure(c);
 }
 
 JsonObjectCheck::Event JsonObjectCheck::push_string(char c) {
@@ -54,7 +56,7 @@ JsonObjectCheck::Event JsonObjectCheck::push_string(char c) {
   }
   if (escape_ > 0) {
     --escape_;
-    return is_hex(c) ? Event::kNone : Event::kBroken;
+    return is_json_hex(c) ? Event::kNone : Event::kBroken;
   }
   if (static_cast<unsigned char>(c) < 0x20) return Event::kBroken;
   if (c == '\\') escape_ = kBehindBackslash;
@@ -76,7 +78,7 @@ JsonObjectCheck::Event JsonObjectCheck::push_scalar(char c) {
   scalar_.clear();
   if (!good) return Event::kBroken;
   expect_ = Expect::kCommaOrEnd;
-  return is_white(c) ? Event::kNone : push_structure(c);
+  return is_json_space(c) ? Event::kNone : push_structure(c);
 }
 
 JsonObjectCheck::Event JsonObjectCheck::push_structure(char c) {
@@ -103,7 +105,7 @@ JsonObjectCheck::Event JsonObjectCheck::begin_value(char c) {
     return event;
   }
   if (c == '{' || c == '[') return open(c) == Event::kBroken ? Event::kBroken : event;
-  if (c != '-' && !is_digit(c) && c != 't' && c != 'f' && c != 'n') return Event::kBroken;
+  if (c != '-' && !is_json_digit(c) && c != 't' && c != 'f' && c != 'n') return Event::kBroken;
   scalar_ = c;
   return event;
 }
