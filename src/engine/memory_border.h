@@ -29,8 +29,8 @@
 
 namespace causeway::engine {
 
-// So long a copy of KV that was given up is waited for: by an extent that is to go, and when nothing
-// can run without its frames. By then the transfer engine has seen it end or has lost hope
+// A copy of KV that was given up is waited for so long: by an extent that is to go, and by all when
+// nothing can run without its frames. By then the transfer engine has seen it end or has lost hope
 // (TransferEngineOptions).
 inline constexpr Nanos kStrandedMax = seconds(15);
 

@@ -7,7 +7,7 @@
 namespace causeway::kv {
 namespace {
 
-Error broken_frame(FrameId frame, const std::string& what) {
+Error broken(FrameId frame, const std::string& what) {
   return corrupt("KV frame " + std::to_string(frame.value) + ": " + what);
 }
 
@@ -16,39 +16,39 @@ Error broken_frame(FrameId frame, const std::string& what) {
 Status FramePool::check_frame(FrameId id, std::int64_t references, const Copies& copies) const {
   const Frame& frame = at(id);
   if (frame.copies != copies) {
-    return broken_frame(id, std::to_string(copies.all) + " copies use it, " +
+    return broken(id, std::to_string(copies.all) + " copies use it, " +
                                 std::to_string(copies.given_up) + " of them given up; it counts " +
                                 std::to_string(frame.copies.all) + " and " +
                                 std::to_string(frame.copies.given_up));
   }
   if (frame.references != references) {
-    return broken_frame(id, std::to_string(references) +
+    return broken(id, std::to_string(references) +
                                 " tables list it, its reference count is " +
                                 std::to_string(frame.references));
   }
   if ((frame.state == FrameState::kReferenced) != (references > 0)) {
-    return broken_frame(id, "referenced by nobody, or not referenced though in a table");
+    return broken(id, "referenced by nobody, or not referenced though in a table");
   }
   if (frame.indexed && holder(frame.hash) != id)
-    return broken_frame(id, "the index does not hold it");
-  if (frame.indexed && frame.filling.valid()) return broken_frame(id, "indexed before it is full");
-  if (references > 1 && !frame.indexed) return broken_frame(id, "shared, but not indexed");
+    return broken(id, "the index does not hold it");
+  if (frame.indexed && frame.filling.valid()) return broken(id, "indexed before it is full");
+  if (references > 1 && !frame.indexed) return broken(id, "shared, but not indexed");
   const bool in_use =
       frame.state == FrameState::kReferenced || frame.state == FrameState::kQuarantined;
-  if (frame.retiring && !in_use) return broken_frame(id, "retiring, though nothing uses it");
+  if (frame.retiring && !in_use) return broken(id, "retiring, though nothing uses it");
   const bool empty = frame.state == FrameState::kFree || frame.state == FrameState::kGone;
   if (empty && (frame.indexed || frame.filling.valid())) {
-    return broken_frame(id, "free or gone, but it holds a block");
+    return broken(id, "free or gone, but it holds a block");
   }
   if (frame.state == FrameState::kCached && !frame.indexed) {
-    return broken_frame(id, "cached, but not indexed");
+    return broken(id, "cached, but not indexed");
   }
-  if (empty && copies.all > 0) return broken_frame(id, "free or gone while a copy uses it");
+  if (empty && copies.all > 0) return broken(id, "free or gone while a copy uses it");
   if (!in_use) {
-    if (!is_done(frame.last_user)) return broken_frame(id, "reusable while a step uses it");
+    if (!is_done(frame.last_user)) return broken(id, "reusable while a step uses it");
   }
   if (frame.filling.valid() && is_done(frame.filling)) {
-    return broken_frame(id, "waits for a step that is done");
+    return broken(id, "waits for a step that is done");
   }
   return {};
 }
@@ -58,12 +58,12 @@ Status FramePool::check_list(const List& list, FrameState state, StepId until,
   FrameId previous;
   for (FrameId id = list.first; id.valid(); id = at(id).next) {
     const Frame& frame = at(id);
-    if (listed[static_cast<std::size_t>(id.value)]) return broken_frame(id, "listed twice");
+    if (listed[static_cast<std::size_t>(id.value)]) return broken(id, "listed twice");
     listed[static_cast<std::size_t>(id.value)] = true;
-    if (frame.state != state) return broken_frame(id, "on the list of another state");
-    if (frame.previous != previous) return broken_frame(id, "its list is not linked both ways");
+    if (frame.state != state) return broken(id, "on the list of another state");
+    if (frame.previous != previous) return broken(id, "its list is not linked both ways");
     if (until.valid() && frame.last_user != until) {
-      return broken_frame(id, "quarantined until the wrong step");
+      return broken(id, "quarantined until the wrong step");
     }
     previous = id;
   }
@@ -102,8 +102,8 @@ Status FramePool::check_quarantine(std::vector<bool>& listed) const {
   }
   CAUSEWAY_TRY(check_list(copied_, FrameState::kQuarantined, StepId(), listed));
   for (FrameId id = copied_.first; id.valid(); id = at(id).next) {
-    if (!is_done(at(id).last_user)) return broken_frame(id, "waits for a copy, but for a step too");
-    if (at(id).copies.all == 0) return broken_frame(id, "quarantined, though nothing uses it");
+    if (!is_done(at(id).last_user)) return broken(id, "waits for a copy, but for a step too");
+    if (at(id).copies.all == 0) return broken(id, "quarantined, though nothing uses it");
   }
   return {};
 }
@@ -120,7 +120,7 @@ Status FramePool::check(std::span<const std::int64_t> references,
     CAUSEWAY_TRY(check_frame(id, references[f], copies[f]));
     const FrameState state = frames_[f].state;
     if (listed[f] == (state == FrameState::kReferenced || state == FrameState::kGone)) {
-      return broken_frame(id, "on a list though referenced or gone, or on none");
+      return broken(id, "on a list though referenced or gone, or on none");
     }
   }
   return check_counts();

@@ -7,7 +7,7 @@
 namespace causeway::kv {
 namespace {
 
-Error broken_twin(TwinId twin, const std::string& what) {
+Error broken(TwinId twin, const std::string& what) {
   return corrupt("KV twin " + std::to_string(twin.value) + ": " + what);
 }
 
@@ -17,33 +17,33 @@ Status TwinPool::check_twin(TwinId id, std::int64_t holds,
                             const std::function<bool(const PrefixHash&)>& in_use) const {
   const Twin& twin = at(id);
   if (twin.holds != holds) {
-    return broken_twin(id, std::to_string(holds) + " tables and copies hold it, its count is " +
+    return broken(id, std::to_string(holds) + " tables and copies hold it, its count is " +
                                std::to_string(twin.holds));
   }
   if ((twin.listed == Listed::kHeld) != (holds > 0))
-    return broken_twin(id, "held, or not, in error");
+    return broken(id, "held, or not, in error");
   if (twin.listed == Listed::kFree) {
-    return twin.hash || twin.valid ? broken_twin(id, "free, but it holds a block") : Status();
+    return twin.hash || twin.valid ? broken(id, "free, but it holds a block") : Status();
   }
   if (holds == 0 && (!twin.valid || !twin.hash)) {
-    return broken_twin(id, "kept, though nobody can use it");
+    return broken(id, "kept, though nobody can use it");
   }
-  if (holds == 0 && !keep_ && !twin.in_use) return broken_twin(id, "kept without a use");
+  if (holds == 0 && !keep_ && !twin.in_use) return broken(id, "kept without a use");
   if (holds == 0 && twin.in_use != (twin.listed == Listed::kBacking)) {
-    return broken_twin(id, "backing, or not, in error");
+    return broken(id, "backing, or not, in error");
   }
   if (!twin.hash) return {};
-  if (find(*twin.hash) != id) return broken_twin(id, "the index does not hold it");
+  if (find(*twin.hash) != id) return broken(id, "the index does not hold it");
   if (twin.in_use != in_use(*twin.hash))
-    return broken_twin(id, "mistakes whether its block is in use");
+    return broken(id, "mistakes whether its block is in use");
   return {};
 }
 
 Status TwinPool::check_list(const List& list, Listed listed, std::int64_t count) const {
   TwinId previous;
   for (TwinId id = list.first; id.valid(); id = at(id).next) {
-    if (at(id).listed != listed) return broken_twin(id, "on the list of another state");
-    if (at(id).previous != previous) return broken_twin(id, "its list is not linked both ways");
+    if (at(id).listed != listed) return broken(id, "on the list of another state");
+    if (at(id).previous != previous) return broken(id, "its list is not linked both ways");
     previous = id;
     --count;
   }
@@ -53,9 +53,9 @@ Status TwinPool::check_list(const List& list, Listed listed, std::int64_t count)
 
 Status TwinPool::check_cached() const {
   for (const auto& [place, id] : cached_) {
-    if (at(id).listed != Listed::kCached) return broken_twin(id, "on the list of another state");
+    if (at(id).listed != Listed::kCached) return broken(id, "on the list of another state");
     if (at(id).cached_place != place || at(id).let_go != place.first) {
-      return broken_twin(id, "not in the order in which blocks were let go");
+      return broken(id, "not in the order in which blocks were let go");
     }
   }
   return std::ssize(cached_) == counts_.cached
