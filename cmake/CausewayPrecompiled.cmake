@@ -7,11 +7,12 @@
 # causeway_precompiled(TARGET…)   these targets read them in builds with CAUSEWAY_PRECOMPILED, which are
 #                                 the sanitizers' and the demo's. Other builds have none for libraries,
 #                                 so that they notice a header that a file uses and does not include.
-#                                 Under a sanitizer with -O0, which more than halves the cost of a file.
+#                                 Under a sanitizer and in the demo's build with -O0, which more than
+#                                 halves the cost of a file.
 # causeway_optimized(TARGET…)     likewise, but never with -O0: for modules whose tests compute for so
 #                                 long that optimizing them pays.
-# causeway_for_program(TARGET…)   likewise in every build, with -O0 under a sanitizer: for what only the
-#                                 program has.
+# causeway_for_program(TARGET…)   likewise in every build, with -O0 where the former have it: for what
+#                                 only the program has.
 # causeway_for_tests(TARGET…)     likewise in every build, with those of tests. What is measured is in
 #                                 the libraries; the tests' own code is compiled with -O1.
 set(kCommonHeaders
@@ -20,12 +21,18 @@ set(kCommonHeaders
   <sstream> <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>
   <nlohmann/json.hpp> <spdlog/spdlog.h>)
 
-set(kJoinedFiles 12)
+set(kJoinedFiles 40)
 
 function(_causeway_joined)
   if(CAUSEWAY_JOINED)
     set_target_properties(${ARGN} PROPERTIES
       UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${kJoinedFiles})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # It takes the file that includes the others for a header.
+      foreach(target ${ARGN})
+        target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+      endforeach()
+    endif()
   endif()
 endfunction()
 
@@ -61,7 +68,7 @@ function(causeway_for_tests)
 endfunction()
 
 function(_causeway_level plain level)
-  if(CAUSEWAY_SANITIZE)
+  if(CAUSEWAY_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Demo")
     set(plain -O0)
   elseif(CMAKE_BUILD_TYPE STREQUAL Debug)
     set(plain "")

@@ -15,7 +15,7 @@ struct ListedModel {
   Bytes bytes;
 };
 
-ListedModel describe(const fleet::ModelSource& source) {
+ListedModel listed(const fleet::ModelSource& source) {
   ListedModel row;
   row.name = source.name;
   const auto config = model::load_config(source.directory);
@@ -43,7 +43,7 @@ class ModelsList final : public Command {
     if (folder_.empty()) return invalid_argument("--models-dir is required");
     CAUSEWAY_ASSIGN(const auto sources, fleet::find_models(folder_));
     std::vector<ListedModel> rows;
-    for (const auto& source : sources) rows.push_back(describe(source));
+    for (const auto& source : sources) rows.push_back(listed(source));
     json_ ? print_json(rows) : print_table(rows);
     return {};
   }
