@@ -18,10 +18,6 @@ Error load_error(const std::string& name, const Error& error) {
       "the model '" + name + "' could not be loaded");
 }
 
-Nanos onset_of(const RequestArrived& event) {
-  return event.arrival + nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
-}
-
 // How much a request that ends counts in the mean of what requests take of their slices.
 constexpr double kWorkOfLast = 1.0 / 64;
 
@@ -70,6 +66,11 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
                    "models that take nothing of a slice while nobody asks have no place to count");
     slices.emplace_back().spec = slice;
   }
+}
+
+Nanos FleetCore::State::onset_of(const RequestArrived& event) const {
+  const Nanos slack = nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
+  return event.arrival + time.skew() + slack;
 }
 
 void FleetCore::State::enter(Model& model, ModelPhase phase) {
@@ -463,7 +464,7 @@ FleetCore::FleetCore(FleetSpec spec, const FleetOptions& options,
 FleetCore::~FleetCore() = default;
 
 std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
-  state_->now = std::max(state_->now, now);
+  state_->now = state_->time.at(now);
   std::visit([this](const auto& one) { state_->on(one); }, event);
   if (!state_->moving.empty() || state_->resizing) state_->advance();
   state_->add_up();
@@ -473,7 +474,8 @@ std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
 std::optional<Nanos> FleetCore::next_wakeup() const {
   std::optional<Nanos> next;
   const auto consider = [&](Nanos at) {
-    if (at > state_->now) next = std::min(next.value_or(at), at);
+    const Nanos of_clock = at - state_->time.skew();
+    if (at > state_->now) next = std::min(next.value_or(of_clock), of_clock);
   };
   if (state_->resizing && !state_->resizing->asked) consider(state_->resizing->until);
   const bool up = state_->any_up() || state_->resizing;

@@ -104,7 +104,7 @@ class FleetCore {
   FleetCore& operator=(const FleetCore&) = delete;
 
   // What is to be done, in this order. Models and slices that the spec does not have, and answers
-  // that nothing was asked for: a CHECK.
+  // that nothing was asked for: a CHECK. `now` may be less than before: see steady_time.h.
   std::vector<Action> on_event(const Event& event, Nanos now);
   // When Woken must come at the latest; nullopt: only another event changes anything.
   std::optional<Nanos> next_wakeup() const;

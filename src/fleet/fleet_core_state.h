@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "fleet/fleet_core.h"
 #include "fleet/fleet_view.h"
+#include "fleet/steady_time.h"
 #include "fleet/unload.h"
 
 namespace causeway::fleet {
@@ -153,6 +154,7 @@ class FleetCore::State {
   bool any_up() const;
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
+  Nanos onset_of(const RequestArrived& event) const;
   void route_held(Model& model);
   void leaves_slice(const Asked& asked, bool served);
   void resume_all(SliceId from, const std::unordered_set<RequestId>& suspects);
@@ -249,7 +251,8 @@ class FleetCore::State {
   std::set<UnloadCandidate> unloadable;
   Bytes unloadable_sum;
   bool stopped = false;
-  Nanos now;
+  SteadyTime time;
+  Nanos now;  // by it
   Random random;
   FleetCounters counters;
   std::vector<Action> actions;

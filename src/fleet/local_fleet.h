@@ -56,6 +56,7 @@ struct LocalFleetOptions {
   // tokens at 30 ms ends within that; what is longer is computed again, prompt and all, elsewhere.
   Nanos drain_max = seconds(3);
   CatalogueReader* reader = nullptr;  // borrowed; null: the catalogue stays as it is
+  const Clock* clock = nullptr;       // borrowed; null: the machine's
 };
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target

@@ -89,6 +89,7 @@ LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOpt
                          FleetHome& home, FleetSlices slices, SerialSink& sink)
     : options_(options),
       home_(home),
+      clock_(options.clock != nullptr ? *options.clock : machine_clock_),
       sink_(sink),
       opener_(slices.opener),
       resumes_(opener_ != nullptr || slices.slices.size() > 1 || any_restarts(slices)),

@@ -15,6 +15,7 @@
 #include "fleet/fleet_core.h"
 #include "fleet/local_fleet.h"
 #include "fleet/routed_requests.h"
+#include "fleet/steady_time.h"
 
 namespace causeway::fleet {
 
@@ -118,7 +119,8 @@ class LocalFleet::State {
   void note_progress(ModelId model, int percent);
 
   const LocalFleetOptions options_;
-  const RealClock clock_;
+  const RealClock machine_clock_;
+  const SteadyClock clock_;
   FleetHome& home_;
   SerialSink& sink_;
   SliceOpener* const opener_;  // null: slices stay as they are
