@@ -41,7 +41,7 @@ struct FleetSlices {
 };
 
 struct LocalFleetOptions {
-  // Load as many models as fit at once: pinned ones, then the others, in catalogue order.
+  // Load as many models as fit at once, in the order of loads_before().
   bool load_ahead = true;
   std::int64_t waiting_for_load_max = 1024;  // requests held while their models load
   Nanos room_timeout = seconds(1);           // for models that could give way to end their requests

@@ -131,13 +131,9 @@ Status LocalFleet::State::begin() {
                       const std::vector<RequestId>& given_back) { on_ended(requests, given_back); },
                std::move(screen));
   const std::scoped_lock lock(mutex_);
-  // Pinned models first, so that they find room.
-  for (const bool pinned : {true, false}) {
-    for (const Slot& slot : slots_) {
-      if (!options_.load_ahead || slot.model.pinned != pinned) continue;
-      (void)tell(ModelWanted{slot.model.entry->id});  // nothing is held: nothing ends
-    }
-  }
+  std::vector<ModelId> all;
+  for (const Slot& slot : slots_) all.push_back(slot.model.entry->id);
+  if (options_.load_ahead) (void)want(std::move(all));  // nothing is held: nothing ends
   return start_threads();
 }
 

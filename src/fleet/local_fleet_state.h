@@ -101,6 +101,7 @@ class LocalFleet::State {
   Outputs want_found(const std::vector<ModelId>& found);
   void note(const ModelRemoved& removed);
   void note(const ModelKept& kept);
+  Outputs want(std::vector<ModelId> models);  // ahead of requests
 
   void on_ended(const std::vector<RequestId>& ended, const std::vector<RequestId>& given_back);
   void deliver(Outputs outputs);

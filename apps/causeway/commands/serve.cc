@@ -182,6 +182,11 @@ class Serve final : public Command {
                    "may be repeated")
         .one_value()
         .group("Models");
+    app.add_option("--expected-rate", set_.catalogue.expected_rates,
+                   "MODEL=RATE: how many requests a second are expected, e.g. big=0.5; models of "
+                   "which most are expected are loaded first; default: 0; may be repeated")
+        .one_value()
+        .group("Models");
     app.add_flag("--load-on-demand", set_.load_on_demand,
                  "load a model when it is first asked for, not at start")
         .group("Models");
@@ -214,9 +219,8 @@ class Serve final : public Command {
   std::unique_ptr<fleet::EarlyLoad> load_early(
       slice::ModelHome& home, const std::vector<fleet::CatalogueModel>& models) const {
     if (set_.device != "cuda" || set_.load_on_demand || set_.isolate) return nullptr;
-    const auto pinned =
-        std::find_if(models.begin(), models.end(), [](const auto& model) { return model.pinned; });
-    const fleet::CatalogueModel& first = pinned == models.end() ? models.front() : *pinned;
+    const fleet::CatalogueModel& first =
+        *std::min_element(models.begin(), models.end(), fleet::loads_before);
     auto config = model::load_config(first.source.directory);
     if (!config.ok()) return nullptr;
     auto card = slice::cuda_card(std::move(config).value(), kv_frame());
@@ -527,11 +531,28 @@ class Serve final : public Command {
     std::vector<ServedModel> served;
     for (const fleet::CatalogueModel& model : models) {
       const auto card = slices.card(model.source);
-      if (card.ok()) served.push_back({model.entry->name, card->layout.bytes, model.pinned});
+      if (!card.ok()) continue;
+      served.push_back({.name = model.entry->name,
+                        .bytes = card->layout.bytes,
+                        .pinned = model.pinned,
+                        .no_room = no_room_for(*card, slices.weight_room_most())});
     }
-    return check_memory(
+    CAUSEWAY_TRY(check_memory(
         served,
-        {.pool = pool, .device = slices.weight_room(), .single = !set_.catalogue.model.empty()});
+        {.pool = pool, .device = slices.weight_room(), .single = !set_.catalogue.model.empty()}));
+    return check_any_fits(served, slices.count());
+  }
+
+  // Why it cannot even be streamed there; empty: it can.
+  std::string no_room_for(const model::ModelCard& card, const slice::WeightRoom& room) const {
+    if (room.taken_by(card.layout.bytes) <= round_up(room.budget, room.extent)) return {};
+    const auto streamed =
+        weights::streamed_model(card.layout, card.reading,
+                                {.extent = room.extent,
+                                 .budget = room.budget,
+                                 .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
+                                 .experts = set_.experts});
+    return streamed.ok() ? "" : streamed.error().message;
   }
 
   const Clock& clock_;

@@ -85,6 +85,9 @@ class ServedSlices {
   std::int64_t frames();
   // For the weights of a model: of the slice that has least, or will.
   slice::WeightRoom weight_room();
+  // Likewise of the slice that has most now.
+  slice::WeightRoom weight_room_most();
+  std::size_t count();
   // Whether one is open.
   bool any();
   bool several() { return slices_.size() > 1 || opener() != nullptr; }
