@@ -333,6 +333,22 @@ void FleetCore::State::route(Model& model, RequestId request) {
   actions.emplace_back(Route{request, model.slice});
 }
 
+Nanos FleetCore::State::predicted_tpot(const Model& model) const {
+  if (model.phase != ModelPhase::kReady) return {};
+  return nanos_from_seconds(to_seconds(model.spec.slo.tpot) * view.excess(model.slice, {}, {}));
+}
+
+// Once the sums have what is routed.
+void FleetCore::State::predict_tpots() {
+  for (Action& action : actions) {
+    auto* const route = std::get_if<Route>(&action);
+    if (route == nullptr) continue;
+    const Model& model = model_of(requests.at(route->request).model);
+    const Nanos tpot = predicted_tpot(model);
+    if (tpot > model.spec.slo.tpot) route->predicted_tpot = tpot;
+  }
+}
+
 // What is between the ends of two requests while a slice has some is what one takes of it. One mean
 // for all slices: by its own, one that stands still would look as good as before, and one that has
 // just ended many would draw all that come.
@@ -468,6 +484,7 @@ std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
   std::visit([this](const auto& one) { state_->on(one); }, event);
   if (!state_->moving.empty() || state_->resizing) state_->advance();
   state_->add_up();
+  state_->predict_tpots();
   return std::exchange(state_->actions, {});
 }
 
@@ -507,10 +524,7 @@ ModelSeen FleetCore::model(ModelId id) const {
 }
 
 Nanos FleetCore::predicted_tpot(ModelId id) const {
-  const State::Model& model = state_->model_of(id);
-  if (model.phase != ModelPhase::kReady) return {};
-  const double excess = state_->view.excess(model.slice, {}, {});
-  return nanos_from_seconds(to_seconds(model.spec.slo.tpot) * excess);
+  return state_->predicted_tpot(state_->model_of(id));
 }
 
 std::int64_t FleetCore::models() const { return std::ssize(state_->models); }

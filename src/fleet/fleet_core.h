@@ -110,8 +110,8 @@ class FleetCore {
   std::optional<Nanos> next_wakeup() const;
 
   ModelSeen model(ModelId model) const;
-  // By the sums of what is asked of its slice and link; zero while it is on none. It adds up all
-  // models.
+  // By the sums of what is asked of its slice and link; zero while it is on none. Longer than its
+  // target: it is served by best effort.
   Nanos predicted_tpot(ModelId id) const;
   std::int64_t models() const;   // with those that were removed
   std::int64_t waiting() const;  // requests that are held

@@ -149,12 +149,14 @@ class FleetCore::State {
   // Every change of what a model takes is told by this; sums are brought up before they are used.
   void touch(Model& model);
   void add_up();
+  Nanos predicted_tpot(const Model& model) const;
+  void predict_tpots();  // of what is routed
   void show(Model& model);
   bool another_may_fit(const Model& model) const;
   bool any_up() const;
+  Nanos onset_of(const RequestArrived& event) const;
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
-  Nanos onset_of(const RequestArrived& event) const;
   void route_held(Model& model);
   void leaves_slice(const Asked& asked, bool served);
   void resume_all(SliceId from, const std::unordered_set<RequestId>& suspects);

@@ -62,6 +62,7 @@ class LocalFleet::State {
     std::map<SliceId, AttachedModel> attached;
     bool home = false;     // in host memory; the loader's alone
     bool removed = false;  // served no longer
+    Nanos effort_told;     // when the log said last that it is served by best effort
   };
   struct Held {
     request::Request request;
@@ -79,6 +80,7 @@ class LocalFleet::State {
   Outputs tell(const Event& event);
   void apply(std::vector<Action> actions, Outputs& outputs);
   void route(const Route& route, Outputs& outputs);
+  void note_effort(ModelId model, const Route& route);
   Status give(SliceId to, request::Request request, bool again);
   void refuse(const Refuse& refuse, Outputs& outputs);
   void report_left();
@@ -99,9 +101,9 @@ class LocalFleet::State {
   std::vector<ModelId> adopt(CatalogueRead& read);
   void take(CatalogueModel found, CatalogueNews& news);
   Outputs want_found(const std::vector<ModelId>& found);
+  Outputs want(std::vector<ModelId> models);  // ahead of requests
   void note(const ModelRemoved& removed);
   void note(const ModelKept& kept);
-  Outputs want(std::vector<ModelId> models);  // ahead of requests
 
   void on_ended(const std::vector<RequestId>& ended, const std::vector<RequestId>& given_back);
   void deliver(Outputs outputs);
