@@ -17,7 +17,7 @@ engine::CoreOptions core_options(const SimulationOptions& options) {
           .frame = options.frame,
           .rotation = options.rotation,
           .schedule = options.schedule,
-          .step_start = options.step_start};
+          .step_start = options.reads_at_home ? engine::StepStart::kAtOnce : options.step_start};
 }
 
 SimulatedExecutorOptions executor_options(const SimulationOptions& options,
@@ -26,6 +26,7 @@ SimulatedExecutorOptions executor_options(const SimulationOptions& options,
                                     .faults = options.faults,
                                     .seed = options.seed,
                                     .steps_in_flight_max = kStepsInFlight};
+  executor.reads_at_home = options.reads_at_home;
   executor.memory = shared.memory;
   executor.memory_user = shared.memory_user;
   if (options.kv_host_memory > Bytes(0)) {
@@ -143,7 +144,8 @@ void SimulatedSlice::look_ahead() {
 void SimulatedSlice::look_ahead_at_copies() {
   const Nanos now = clock_.now();
   if (!mover_ || !mover_->copies_at(now) || executor_.busy_until() > now) return;
-  if (options_.faults.copy_error_rate > 0) return;
+  // Steps that read at home make copies later.
+  if (options_.faults.copy_error_rate > 0 || options_.reads_at_home) return;
   mover_->ends_of_copies(copies_ahead_);
   copies_looked_at_ = core_.calm_arrivals_until(now, copies_ahead_);
 }
@@ -247,7 +249,8 @@ void SimulatedSlice::add_to(SimulationReport& report) const {
   if (cache_) report.weights = cache_->residency().counters();
   if (mover_) report.streamed_bytes = mover_->streamed_bytes();
   if (mover_) report.weights_out_bytes = mover_->bytes_out();
-  report.link_bytes = report.weights.brought + report.streamed_bytes;
+  report.link_bytes =
+      report.weights.brought + report.streamed_bytes + executor_.counters().home_read;
 }
 
 }  // namespace causeway::simulate
