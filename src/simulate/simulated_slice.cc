@@ -61,18 +61,6 @@ std::unique_ptr<SimulatedMover> make_mover(const SimulationOptions& options, con
   return std::make_unique<SimulatedMover>(mover, clock, link);
 }
 
-// The same weights as one group, which is there or is not.
-weights::CachedModel as_a_whole(const weights::CachedModel& cached) {
-  weights::ResidentGroup all = cached.groups.front();
-  all.bytes = Bytes(0);
-  all.readable_at_home = false;
-  for (const weights::ResidentGroup& group : cached.groups) {
-    all.offset = std::min(all.offset, group.offset);
-    all.bytes += group.bytes;
-  }
-  return {.groups = {all}, .layout_groups = {cached.layout_groups.front()}};
-}
-
 }  // namespace
 
 SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& clock,
@@ -92,7 +80,7 @@ Result<weights::CachedModel> SimulatedSlice::placed(const ModelShape& shape) con
   const Bytes extent = residency.extent, all = extent * residency.extents;
   const Bytes most = shape.max_resident > Bytes(0) ? std::min(shape.max_resident, all) : all;
   if (round_up(shape.layout.bytes, extent) <= round_up(most, extent)) {
-    return options_.whole_models ? as_a_whole(shape.cached) : shape.cached;
+    return options_.whole_models ? weights::as_a_whole(shape.cached) : shape.cached;
   }
   const auto streamed = weights::streamed_model(
       shape.layout, shape.reading, {.extent = extent, .budget = most, .ring = options_.ring});

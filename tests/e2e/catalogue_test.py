@@ -98,6 +98,21 @@ class Catalogue(ModelsFolder):
                                 for line in server.log))
             self.ps(server)
 
+    def test_baselines_of_a_switch_answer_alike(self):
+        answers, crossed = [], []
+        for switching in "layers", "reload", "sleep":
+            with RunningServer("--models-dir", self.root, *TINY_MEMORY, *TWO_CACHED,
+                               "--switching", switching) as server:
+                answers.append({model: choice["text"]
+                                for model, choice in self.answers(server, rounds=3).items()})
+                _, metrics = server.request("/metrics")
+                crossed.append(metric(metrics, "link_bytes_total", purpose="weights",
+                                      direction="in"))
+                self.assertGreaterEqual(metric(metrics, "model_switch_seconds_count"), 7)
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[0], answers[2])
+        self.assertGreaterEqual(crossed[1], crossed[0], "whole models are no less than layers")
+
     def agree(self, choice, expected):
         """The same text; on a GPU also one that parts from it where two tokens are as likely."""
         if choice["text"] == expected["text"] or DEVICE == "cpu":
@@ -253,6 +268,10 @@ class Catalogue(ModelsFolder):
              1, r"pinned models take \d+ KiB together.* 300 KiB .*--pool-memory-bytes"),
             ((*one, *TINY_MEMORY, "--weights-memory-bytes", "8tb"), 1,
              r"--weights-memory-bytes 8388608 MiB .* has left"),
+            ((*one, *TINY_MEMORY, "--switching", "sleep"), 2,
+             r"--switching: weights are read where they are.*--weights-memory-bytes"),
+            ((*one, *TINY_MEMORY, *TWO_CACHED, "--switching", "reload", "--isolate"), 2,
+             r"--switching: worker processes bring layers"),
             ((*one, *TINY_MEMORY[:4], "--pool-memory-bytes", "64kb"), 1,
              r"needs \d+ KiB.*pool's 64 KiB.*--pool-memory-bytes"),
         ]

@@ -54,6 +54,10 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
   std::_Exit(1);
 }
 
+const std::map<std::string, slice::Switching> kSwitching = {{"layers", slice::Switching::kLayers},
+                                                            {"reload", slice::Switching::kReload},
+                                                            {"sleep", slice::Switching::kSleep}};
+
 struct ServeOptions {
   CatalogueOptions catalogue;
   std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
@@ -69,6 +73,7 @@ struct ServeOptions {
   double resize_interval_seconds = 60;
   bool isolate = false;
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
+  slice::Switching switching = slice::Switching::kLayers;
   double gpu_memory_utilization = 0.9;
   bool no_prefix_caching = false;
   bool load_on_demand = false;
@@ -258,6 +263,7 @@ class Serve final : public Command {
         .weights = Bytes(static_cast<std::int64_t>(set_.weights_bytes)),
         .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
         .experts = set_.experts,
+        .switching = set_.switching,
         .engine = set_.engine,
         .layout_rules = {.lasting = nanos_from_seconds(set_.resize_interval_seconds / 6),
                          .apart = nanos_from_seconds(set_.resize_interval_seconds)}};
@@ -401,6 +407,12 @@ class Serve final : public Command {
                    "the GPU while it waits)")
         .group("Scheduling")
         .show_default("just-in-time");
+    app.add_choice("--switching", set_.switching, kSwitching,
+                   "what of a model comes to the device and gives way: layers, as many as are "
+                   "needed; or, to compare, reload (all of it, before it computes) or sleep (also "
+                   "copied to host memory before it gives way)")
+        .group("Scheduling")
+        .show_default("layers");
     app.add_option("--max-queue", set_.engine.requests_max,
                    "requests running and waiting; more get 429")
         .positive()
@@ -478,6 +490,19 @@ class Serve final : public Command {
     return {};
   }
 
+  Status check_switching() const {
+    if (set_.switching == slice::Switching::kLayers) return {};
+    if (set_.isolate) {
+      return invalid_argument("--switching: worker processes bring layers; leave out --isolate");
+    }
+    if (set_.device == "cpu" && set_.weights_bytes == 0) {
+      return invalid_argument(
+          "--switching: weights are read where they are, and nothing is switched; give "
+          "--weights-memory-bytes");
+    }
+    return {};
+  }
+
   Status finish_admin() {
     if (set_.admin_port < 0) {
       if (set_.server.limits.api.keep_alive) {
@@ -496,6 +521,7 @@ class Serve final : public Command {
     CAUSEWAY_TRY(finish_tracing());
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
+    CAUSEWAY_TRY(check_switching());
     for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,
                                       set_.kv_bytes, set_.kv_frame_bytes, set_.kv_host_bytes}) {
       if (bytes > kMemoryMax) {
