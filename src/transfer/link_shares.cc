@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/dcheck.h"
+#include "transfer/transfer.h"
 
 namespace causeway::transfer {
 namespace {
