@@ -315,8 +315,8 @@ asio::awaitable<bool> Generation::answer_whole() {
   std::string out;
   append_head(out, with, body.size());
   const std::array<asio::const_buffer, 2> pieces = {asio::buffer(out), asio::buffer(body)};
-  const bool written = co_await connection_.write(pieces);
-  co_return (written && with.keep_alive);
+  if (!co_await connection_.write(pieces)) co_return false;
+  co_return with.keep_alive;
 }
 
 asio::awaitable<bool> Generation::answer_events() {
@@ -343,7 +343,8 @@ asio::awaitable<bool> Generation::answer_events() {
     if (last) break;
     next_keep_alive_ = connection_.now() + context_.options.limits.keep_alive_period;
   }
-  co_return written&& incoming_.http_1_1&& head().keep_alive;
+  if (!written || !incoming_.http_1_1) co_return false;
+  co_return head().keep_alive;
 }
 
 void Generation::append_news(std::string& out) {
