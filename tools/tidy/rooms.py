@@ -17,7 +17,7 @@ from pathlib import Path
 
 STATEMENT_LINES = 3
 _ASSERTION = re.compile(r"\b(?:CAUSEWAY_D?CHECK|static_assert)\s*\(")
-_INTEGRITY = re.compile(r"(?:\breturn|[=:])\s*(?:corrupt|broken)\s*\(")
+_INTEGRITY = re.compile(r"(?:\breturn|[=:])\s*(?:corrupt|broken)(?:_\w+)?\s*\(")
 _NOT_PRODUCT = re.compile(r"/testing/|/bench/|_(?:test|bench|fuzz)\.\w+$|_bench\.h$|_bench_run\.\w+$")
 
 

@@ -248,6 +248,25 @@ def numbered_decisions(tree):
                 yield Finding(source.path, number, "decisions", "name its page in docs/decisions/")
 
 
+def planted_bugs(tree):
+    """Each bug that is planted is run by a test of its own, and the page says how many there are."""
+    planted, tested = {}, set()
+    for source in tree.sources:
+        for bug in re.findall(r"\bCAUSEWAY_PLANTED\((\d+)\)", source.code):
+            planted.setdefault(int(bug), source.path)
+    for path, text in tree.texts.items():
+        if path.name == "CMakeLists.txt":
+            for first, last in re.findall(r"foreach\(bug RANGE (\d+) (\d+)\)", text):
+                tested.update(range(int(first), int(last) + 1))
+    for bug in sorted(planted.keys() - tested):
+        yield Finding(planted[bug], 1, "planted-bugs", f"no CMakeLists.txt tests planted bug {bug}")
+    for bug in sorted(tested - planted.keys()):
+        yield Finding(PurePosixPath("src"), 1, "planted-bugs", f"bug {bug} is tested and not planted")
+    page = PurePosixPath("docs/decisions/0015-planted-bugs.md")
+    if page in tree.texts and f": {len(planted)}, each" not in " ".join(tree.texts[page].split()):
+        yield Finding(page, 1, "planted-bugs", f"there are {len(planted)} of them")
+
+
 def unfinished(tree):
     pattern = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
     for source in tree.sources:
@@ -326,5 +345,5 @@ def conformance(tree):
 RULES = [layers, links_of_rooms, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
          assertion_floors, options_in_libraries, columns,
          prose_columns, measurement_words, links, architecture, numbered_decisions,
-         unfinished, dead_headers, registered_tests, blobs,
+         planted_bugs, unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]

@@ -105,8 +105,8 @@ class TidyTest(unittest.TestCase):
 
     def test_assertions_are_counted(self):
         text = ('// CAUSEWAY_CHECK(x);\nstatic_assert(true);\nStatus f(int a) {\n  CAUSEWAY_CHECK(a);\n'
-                '  CAUSEWAY_DCHECK(a, "CAUSEWAY_CHECK(b)");\n  return corrupt("a");\n}\n')
-        for name, counted in (("src/kv/a.cc", 3), ("src/kv/a_integrity.cc", 4)):
+                '  CAUSEWAY_DCHECK(a, "CAUSEWAY_CHECK(b)");\n  return corrupt("a");\n}\nStatus g() { return broken_frame("b"); }\n')
+        for name, counted in (("src/kv/a.cc", 3), ("src/kv/a_integrity.cc", 5)):
             self.assertEqual(rooms(Tree({PurePosixPath(name): text.encode()}))["kv"].assertions,
                              counted)
 
@@ -158,6 +158,16 @@ class TidyTest(unittest.TestCase):
         self.assert_clean(page | {
             "docs/b.md": "[a](design/a.md#there), [all](design), [x](https://example.org), [y](#z)\n",
             "src/kv/a.cc": "// see docs/design/a.md.\n"})
+
+    def test_planted_bugs(self):
+        code = {"src/kv/a.cc": "void f() { if (CAUSEWAY_PLANTED(1)) g(); if (CAUSEWAY_PLANTED(2)) h(); }\n"}
+        page = {"docs/decisions/0015-planted-bugs.md": "Bugs are planted: 2,\neach with a test.\n"}
+        test = {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 2)\n"}
+        self.assert_clean(code | page | test)
+        for more in (test | {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 1)\n"},
+                     test | {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 3)\n"},
+                     test | {"docs/decisions/0015-planted-bugs.md": "Bugs are planted: 3, each with\n"}):
+            self.assert_finds("planted-bugs", code | page | more)
 
     def test_unfinished(self):
         self.assert_finds("unfinished", {"src/kv/a.cc": "// TODO: later\n"})
