@@ -47,9 +47,12 @@ KERNEL_LINES_MAX = 250
 COLUMNS_MAX = 100
 MEASUREMENT_WORDS_MAX = 8000  # of all pages together, as `wc -w` counts
 BLOB_BYTES_MAX = 256 * 1024
-# Programs of their own, and the server's list of what it takes.
+# Programs of their own, the server's list of what it takes, and the preload library, whose options
+# are variables.
 OPTIONS_EXEMPT = (r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/"
-                  r"|^src/server/api/prepare\.cc$")
+                  r"|^src/server/api/prepare\.cc$|^src/preload/")
+# An option, a variable of the environment or a command, in a text.
+OPTION = r'(?:^|[ (])--[a-z][a-z-]+|`causeway |\b(?:CUDA|NVIDIA|CAUSEWAY|LD|OMP)_[A-Z_]+\b'
 # Assertions a function (rooms.py), of the rooms whose state outlives a call. They only rise.
 ASSERTION_FLOORS = {"kv": 0.85, "schedule": 0.55, "engine": 0.50, "transfer": 0.50, "fleet": 0.50,
                     "preload": 0.50}
@@ -168,15 +171,17 @@ def assertion_floors(tree):
 
 
 def options_in_libraries(tree):
-    """The libraries' texts carry facts; which option changes them, apps/ says (option_advice.cc)."""
+    """The libraries' texts carry facts; which option, variable or command changes them, apps/ says
+    (option_advice.cc)."""
     for source in tree.sources:
         path = str(source.path)
         if source.module is None or re.search(OPTIONS_EXEMPT, path):
             continue
         for number, line in enumerate(source.lines, 1):
-            if re.search(r'^[^/"]*"(?:[^"]*[ (])?--[a-z][a-z-]+', line.split(" // ")[0]):
-                yield Finding(source.path, number, "options", "a library names no option: say what "
-                              "is wrong, and let apps/causeway/option_advice.cc name it")
+            texts = re.findall(r'//.*|"((?:\\.|[^"\\])*)"', line)
+            if any(re.search(OPTION, text) for text in texts):
+                yield Finding(source.path, number, "options", "a library names no option, variable or "
+                              "command: say what is wrong; apps/causeway/option_advice.cc names it")
 
 
 def columns(tree):

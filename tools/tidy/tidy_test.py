@@ -111,11 +111,14 @@ class TidyTest(unittest.TestCase):
                              counted)
 
     def test_options_in_libraries(self):
-        for line in ('f("raise --max-num-seqs");', 'f("--gpu 1 is none");', 'g(1, "(see --gpu)");'):
+        for line in ('f("raise --max-num-seqs");', 'f("--gpu 1 is none");', 'g(1, "(see --gpu)");',
+                     'f("see CUDA_VISIBLE_DEVICES");', 'f("LD_LIBRARY_PATH");',
+                     'f(a + "; `causeway topology` shows it");'):
             self.assert_finds("options", {"src/text/a.cc": f"void f() {{ {line} }}\n"})
             self.assert_clean({"apps/causeway/a.cc": f"void f() {{ {line} }}\n",
                                "src/text/b_fuzz.cc": f"void f() {{ {line} }}\n"})
-        self.assert_clean({"src/text/a.cc": '// See "--gpu".\nint f(int a) { return --a; }\n'
+        self.assert_clean({"src/preload/b.cc": 'f("CAUSEWAY_ASYNC=native helps");\n',
+                           "src/text/a.cc": '// See "--gpu", "LD_X_Y".\nint f(int a) { return --a; }\n'
                                             'const char* kEnd = "-->";\n'})
 
     def test_architecture(self):
