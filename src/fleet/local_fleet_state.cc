@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "base/log.h"
 
 namespace causeway::fleet {
@@ -460,6 +461,16 @@ void LocalFleet::State::deliver(Outputs outputs) {
   if (!outputs.empty()) sink_.deliver(std::move(outputs));
 }
 
+// Every invariant of the core, where asserts may cost: while no request waits for the loader, which
+// has nothing to do.
+void LocalFleet::State::check_at_idle() const {
+  if constexpr (kDchecks) {
+    if (core_.waiting() > 0 || loading_ || !tasks_.empty()) return;
+    const Status whole = core_.check_integrity();
+    CAUSEWAY_CHECK(whole.ok(), whole.ok() ? std::string() : whole.error().message);
+  }
+}
+
 void LocalFleet::State::run_watch() {
   std::unique_lock lock(mutex_);
   while (!stopped_) {
@@ -472,6 +483,7 @@ void LocalFleet::State::run_watch() {
     Outputs outputs = joined(hear(), tell(Woken{}));
     outputs = joined(std::move(outputs), look_after_loader());
     if (opener_ != nullptr) outputs = joined(std::move(outputs), look_at_demand());
+    check_at_idle();
     lock.unlock();
     deliver(std::move(outputs));
     lock.lock();

@@ -106,6 +106,7 @@ class LocalFleet::State {
 
   Status start_threads();
   void run_watch();
+  void check_at_idle() const;  // under the lock
 
   // The loader's thread, without the lock.
   void run_loader();
