@@ -5,6 +5,7 @@ import re
 from collections import namedtuple
 from pathlib import PurePosixPath
 
+import structure
 from rooms import rooms
 from source import prose_lines
 
@@ -230,7 +231,8 @@ def links(tree):
 
 
 def architecture(tree):
-    """ARCHITECTURE.md draws the rooms as LAYERS has them, and the files that it names are there."""
+    """ARCHITECTURE.md draws the rooms as LAYERS and the includes have them, and the files that it
+    names are there."""
     page = PurePosixPath("ARCHITECTURE.md")
     text = tree.texts.get(page)
     if text is None:
@@ -240,6 +242,9 @@ def architecture(tree):
         if drawn.get(name) != LAYERS.get(name):
             yield Finding(page, 1, "architecture", f"room {name}: {drawn.get(name)} in the table, "
                           f"{LAYERS.get(name)} in tools/tidy/rules.py")
+    if structure.drawn(text) not in (None, structure.picture(tree, LAYERS)):
+        yield Finding(page, 1, "architecture", "the picture of the rooms is not what they include: run "
+                      "tools/tidy/structure.py")
     for name in re.findall(r"`(\w+/[\w/]+\.(?:h|cc|cu))`", text):
         if PurePosixPath("src") / name not in tree.texts:
             yield Finding(page, 1, "architecture", f"there is no src/{name}")

@@ -4,6 +4,7 @@
 import unittest
 from pathlib import PurePosixPath
 
+import structure
 from rooms import rooms
 from rules import LAYERS
 from tidy import Tree, check
@@ -127,6 +128,19 @@ class TidyTest(unittest.TestCase):
         self.assert_finds("architecture", {"ARCHITECTURE.md": table.replace("| 6 |", "| 7 |")})
         self.assert_finds("architecture", {"ARCHITECTURE.md": table + "| 3 | `attic` | x |\n"})
         self.assert_finds("architecture", {"ARCHITECTURE.md": table + "`text/b.cc`\n"})
+
+    def test_picture_of_the_rooms(self):
+        table = "".join(f"| {layer} | `{name}` | x |\n" for name, layer in LAYERS.items())
+        files = {"src/base/a.h": CLEAN_HEADER, "src/device/b.h": CLEAN_HEADER,
+                 "src/device/b.cc": '#include "base/a.h"\n#include "device/b.h"\n',
+                 "src/kv/c.cc": '#include "base/a.h"\n#include "device/b.h"\n',
+                 "src/kv/c_test.cc": '#include "transfer/x.h"\n', "src/kv/CMakeLists.txt": ""}
+        right = "```\n 3  kv        ─▶ device\n 1  device    ─▶ base\n 0  base\n```\n"
+        page = {"ARCHITECTURE.md": table + structure.BEGIN + right + structure.END + "\n"}
+        self.assert_clean(files | page)
+        self.assert_finds("architecture", files | page | {"src/kv/c.cc": "int x;\n"})
+        self.assert_finds("architecture", files | {
+            "ARCHITECTURE.md": table + structure.BEGIN + structure.END + "\n"})
 
     def test_numbered_decisions(self):
         self.assert_finds("decisions", {"src/text/a.cc": "// As decision 8 says.\n"})
