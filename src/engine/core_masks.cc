@@ -2,7 +2,7 @@
 // token before it, so that such a sequence is never in two steps at once: the scheduler holds it
 // from the step that samples it until the mask of its next token is there. Masks are computed on
 // other threads; the loop waits a little for them, since they mostly take microseconds, and passes
-// over whoever is late.
+// over sequences whose masks are late.
 #include <algorithm>
 #include <utility>
 

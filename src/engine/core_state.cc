@@ -270,7 +270,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   const bool pending = end.count > std::ssize(known);
   CAUSEWAY_CHECK(!pending || (run.tokens.count == 1 && run.context.count == std::ssize(known) &&
                               sequence.runs[StepLane::slot_of(lane.started - 1)] >= 0),
-                 "a token that nobody knows, nor the step before samples");
+                 "a step reads a token that is not known, nor sampled by the step before");
   // planted bug: the first one's token
   const TokenId chosen_before =
       request::pending_token(CAUSEWAY_PLANTED(5) ? 0 : sequence.sampled_row);

@@ -67,7 +67,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
     CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links()),
                    "a slice's link is one of the fleet's");
     CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
-                   "models that take nothing of a slice while nobody asks have no place to count");
+                   "idle models that take nothing of a slice have no places to count");
     slices.emplace_back().spec = slice;
   }
 }
@@ -182,7 +182,7 @@ void FleetCore::State::on(const ModelWanted& event) {
 void FleetCore::State::on(const Measured& event) {
   stalled.reset();
   Model& model = model_of(event.model);
-  CAUSEWAY_CHECK(model.phase == ModelPhase::kMeasuring, "a size is told that nobody asked for");
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kMeasuring, "a size is told that was not asked for");
   if (!event.room.ok()) return fail(model, event.room.error());
   const HostRoom& room = *event.room;
   model.needed = room.needed;
@@ -196,7 +196,7 @@ void FleetCore::State::on(const Measured& event) {
 void FleetCore::State::on(const LoadEnded& event) {
   stalled.reset();
   Model& model = model_of(event.model);
-  CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that nobody asked for");
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that was not asked for");
   const bool lost = slice_was_lost(model);
   if (event.crosses.ok()) model.home = true;
   touch(model);

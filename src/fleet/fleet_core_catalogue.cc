@@ -29,7 +29,7 @@ void FleetCore::State::on(const ReloadAsked& event) {
 
 void FleetCore::State::on(const CatalogueRead& event) {
   stalled.reset();
-  CAUSEWAY_CHECK(rereading, "a catalogue is read that nobody asked for");
+  CAUSEWAY_CHECK(rereading, "a catalogue is read that was not asked for");
   const RequestId ask = *std::exchange(rereading, std::nullopt);
   if (event.news.ok()) {
     for (const FoundModel& found : event.news->found) add(found);

@@ -408,8 +408,9 @@ void FleetCore::State::add_up() {
                   "a model takes what it took from the sums of host memory");
 }
 
-// As a model sees it that nobody asks for yet: of those that take nothing now it counts what they
-// read and compute when they are asked for, so that they are spread.
+// The view for placing a model that has no requests yet. Idle models take nothing of their slices
+// now; here they count with what they read and compute when they are asked for, so that models are
+// spread.
 FleetView FleetCore::State::view_ahead() const {
   FleetView seen = view;
   for (const Model& model : models) {

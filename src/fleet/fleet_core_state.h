@@ -233,7 +233,7 @@ class FleetCore::State {
   bool asleep = false;                             // models were sent to sleep, and not woken
   std::int64_t held = 0;
   std::optional<Bytes> host_budget;
-  Bytes host_other;              // in host memory, of nobody here
+  Bytes host_other;              // in host memory, taken by others than these models
   Nanos down_since;              // when the last slice that was up was lost
   std::optional<Error> stalled;  // the loader, and why that is thought
   std::optional<Resizing> resizing;

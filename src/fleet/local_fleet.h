@@ -69,9 +69,9 @@ class SerialSink final : public engine::OutputSink {
 
   // Borrows `target`.
   explicit SerialSink(engine::OutputSink& target) : target_(target) {}
-  // The engine's: the listener hears of ends after the target has them.
+  // Called by engines. The listener hears of ends after the target has them.
   void on_outputs(std::vector<request::Output> outputs) override;
-  // The fleet's own: nobody is told.
+  // Called by the fleet, for outputs of its own. The listener is not told.
   void deliver(std::vector<request::Output> outputs);
   // Empty: none, and all are delivered. Waits for calls of those before.
   void listen(Listener listener, Screen screen = {});

@@ -640,7 +640,7 @@ void LocalFleet::State::note_progress(ModelId model, int percent) {
   load_percent_ = {model, std::clamp(percent, 0, 100)};
 }
 
-// Whoever asks is alive.
+// A loader that asks this is alive.
 bool LocalFleet::State::is_cancelled() {
   alive_ = clock_.now().count;
   return cancelled_;

@@ -92,7 +92,7 @@ class Expansion {
 
  private:
   void close_group() {
-    if (sums_.size() == 1) return;  // unbalanced: whoever compiles it says so
+    if (sums_.size() == 1) return;  // unbalanced: the compiler says so
     last_ = sums_.back();
     sums_.pop_back();
     sums_.back() += last_;

@@ -77,7 +77,7 @@ std::string shown(std::string message) {
   return message;
 }
 
-// One place in a grammar, used by whoever follows it and by the thread that computes.
+// One place in a grammar, used by the sequence that follows it and by the thread that computes.
 struct Place {
   explicit Place(xgrammar::CompiledGrammar of) : grammar(std::move(of)) {}
 

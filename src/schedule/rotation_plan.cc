@@ -9,8 +9,9 @@
 namespace causeway::schedule {
 namespace {
 
-// Of host memory, in B_xfer, what victims leave that go for one that never had HBM. Otherwise it
-// fills up, nobody can go any more, and none of those that are out can come back.
+// How much of host memory, in B_xfer, is left free by victims that make room for a sequence that
+// never had HBM. Otherwise host memory fills up, no sequence can go out any more, and none that is
+// out can come back.
 constexpr std::int64_t kExchangesKept = 4;
 
 // Running sequences lie anywhere in their table: so many ahead are on their way to the caches.
@@ -86,7 +87,7 @@ void RotationPlan::take_in(ModelQueue& queue) {
   }
 }
 
-// Nobody else's first changes while one model's come in.
+// The first sequences of the other models do not change while one model's come in.
 void RotationPlan::find_other_leaders(const ModelQueue& queue) {
   state_.other_leaders.clear();
   if (state_.model_order.size() < 2) return;
@@ -274,7 +275,7 @@ void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
 
 void RotationPlan::take_out() {
   while (state_.running_total > 1) {
-    // What running sequences grow by is everybody's, whoever is displaced for whom.
+    // Frames that running sequences grow by are counted once for all, not for each displacement.
     const bool for_growth = spare() + keep_ < 2 * growth_;
     const bool for_others =
         for_whom_ >= 0 && spare() < goal_ && exchanged_ < inputs_.budget.exchange;
@@ -297,7 +298,7 @@ bool RotationPlan::may_rotate() const {
   return state_.options.preemption != PreemptionKind::kRecompute && inputs_.view != nullptr;
 }
 
-// Only priorities are strict, so that nobody comes back for whom somebody lost.
+// Only priorities are strict: with them no sequence comes back for which another lost its place.
 bool RotationPlan::others_may_lose() const {
   return state_.options.policy == PolicyKind::kPriority;
 }

@@ -25,7 +25,7 @@ Status check_alphas(std::span<const double> alphas);
 
 // Which waiting requests displace running ones before they lag.
 enum class DisplacesEarly {
-  kNobody,      // none: what is free is all that they get
+  kNone,        // none: what is free is all that they get
   kUnanswered,  // those that wait for their first token, while that may still be in time
   kAll,         // the paper's VLT ≥ 0
 };
@@ -34,7 +34,7 @@ Result<DisplacesEarly> parse_displaces_early(std::string_view name);
 
 // Of policy rotary.
 struct LagOptions {
-  DisplacesEarly early = DisplacesEarly::kNobody;
+  DisplacesEarly early = DisplacesEarly::kNone;
   // A request that has had tokens faster than its target asks is ahead of it. It begins to lag when
   // this share of what it is ahead has passed without a token, or S_F at the most. [0, 1]; 0: its
   // lag counts from its last token.

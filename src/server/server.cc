@@ -34,7 +34,7 @@ Result<tcp::endpoint> endpoint_of(const std::string& host, std::uint16_t port) {
   return tcp::endpoint(address, port);
 }
 
-// Whoever reaches the port may unload models.
+// A client that reaches the port may unload models, so other machines need a key.
 Status check_admin(const AdminOptions& admin) {
   CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(admin.host, admin.port));
   if (endpoint.address().is_loopback() || !admin.keys.empty()) return {};

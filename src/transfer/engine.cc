@@ -176,7 +176,7 @@ class TransferEngine::State {
     return done.ok() && *done;
   }
 
-  // Where nobody can relay, what would be a single chunk needs no thread of the engine either.
+  // Where no GPU can relay, a copy of a single chunk needs no thread of the engine either.
   static Bytes end_of_express(const DispatchOptions& dispatch, std::size_t links) {
     if (links > 1) return dispatch.multipath_bytes_min;
     return std::max(dispatch.multipath_bytes_min, dispatch.chunk_bytes_direct + Bytes(1));

@@ -37,7 +37,7 @@ void LinkTimeSlices::ended(Bytes bytes, Nanos took, double alone) {
     theirs_ = late;
     ours_ = chunk_;
   } else {
-    // Nobody took the time that was left to them.
+    // The others did not take the time that was left to them.
     if (first_) theirs_ = Nanos(0);
     ours_ += chunk_;
   }

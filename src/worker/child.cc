@@ -22,7 +22,7 @@ namespace causeway::worker {
 namespace {
 
 constexpr Nanos kKilledWithin = seconds(5);
-constexpr Nanos kEndLook = millis(5);  // where the end of a process wakes nobody
+constexpr Nanos kEndLook = millis(5);  // where the end of a process wakes no thread
 
 // As exec takes them: pointers with nullptr behind the last.
 class Texts {

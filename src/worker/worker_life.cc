@@ -33,7 +33,7 @@ bool knows(std::int64_t vocab, TokenId token) {
   return token >= 0 && (vocab == 0 || token < vocab);
 }
 
-// Whoever reads it looks tokens up without asking.
+// The server looks tokens up without asking whether they are within the vocabulary.
 bool makes_sense(const request::Output& output, std::int64_t vocab) {
   return std::all_of(output.tokens.begin(), output.tokens.end(), [&](const auto& token) {
     return knows(vocab, token.token) &&

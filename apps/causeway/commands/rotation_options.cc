@@ -56,8 +56,8 @@ void RotationOptions::declare(Options& app, const std::string& group) {
            "above 0, to 1000: how fast a request that has answered lags, against one that has "
            "not; 16 different ones at the most");
   app.add_option("--rotary-displaces-early", displaces_early_,
-                 "who displaces others before it lags: nobody, unanswered (who waits for its "
-                 "first token), or all, as in the paper")
+                 "requests that displace others before they lag: none, unanswered (those that "
+                 "wait for their first token), or all, as in the paper")
       .group(group)
       .show_default();
   number("--rotary-ahead-share", policy_options_.lag.ahead_share,

@@ -195,7 +195,7 @@ void CudaHostRegions::unregister(const Piece& piece) const {
   (void)physical.check(physical.api().cuMemHostUnregister(piece.base), "cuMemHostUnregister").ok();
 }
 
-// The bytes are there until this returns, and nobody asks for them: so without the lock.
+// The bytes are there until this returns, and no other thread asks for them: so without the lock.
 void CudaHostRegions::releasing(RegionId id) {
   Region region;
   {

@@ -44,7 +44,7 @@ void CudaSemaphorePool::give_back(const Slot& slot) {
   free_.push_back(slot);
 }
 
-// Work that hangs may still write it, so then it is given to nobody else.
+// Work that hangs may still write the slot, so then it is not given away again.
 CudaSemaphore::~CudaSemaphore() {
   if (!context_.physical().hung()) pool_.give_back(slot_);
 }

@@ -157,7 +157,7 @@ void HostStream::loop() {
     if (stop_.load()) failure_.cancel();
     const std::optional<Error> failure = failure_.first();
     lock.unlock();
-    // After a failure nothing is done any more, but whoever waits for an event must hear of it.
+    // After a failure nothing is done any more, but threads that wait for an event must hear of it.
     Status status;
     if (const auto* mark = std::get_if<RecordWork>(&work)) {
       machine_.events.complete(mark->record, machine_.clock.now(), failure);

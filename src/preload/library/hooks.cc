@@ -79,7 +79,7 @@ Function entry_of(const Native& native, Function CudaApi::*member) {
   return native.api.*member;
 }
 
-// The driver is loaded, or nobody would call.
+// The driver is loaded: the program calls a function of it.
 template <typename Member, typename... Arguments>
 int native_call(Member member, Arguments... arguments) {
   const Native* const native = Process::get().native();

@@ -20,7 +20,7 @@ void check(const MaybeError& error) {
   CAUSEWAY_CHECK(!text::first_invalid_utf8(out));
 }
 
-// Whoever is let in with an origin is the server's own page, by an address or as localhost.
+// A caller that is let in with an origin is the server's own page, by an address or as localhost.
 void fuzz_site(std::string_view text) {
   const std::string_view host = text.substr(0, text.find('\n'));
   const std::string_view origin = text.substr(std::min(text.size(), host.size() + 1));

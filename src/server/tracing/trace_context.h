@@ -40,8 +40,8 @@ std::string hex_of(TraceId id);
 TraceId make_trace_id(std::uint64_t seed, std::uint64_t number);
 std::uint64_t make_span_id(std::uint64_t seed, std::uint64_t number);
 
-// Whether a trace that nobody has decided about is recorded: OpenTelemetry's TraceIdRatioBased, so
-// that servers with the same ratio choose the same traces. `ratio` in [0, 1].
+// Whether a trace is recorded whose caller has not decided it: OpenTelemetry's TraceIdRatioBased,
+// so that servers with the same ratio choose the same traces. `ratio` in [0, 1].
 bool is_sampled(TraceId id, double ratio);
 
 }  // namespace causeway::server
