@@ -1,5 +1,5 @@
-// What the server talks to: the catalogue of models, and a way to have a request served wherever
-// the fleet decides. Plain calls that never block: making a model ready happens behind submit().
+// The interface that the server uses: the catalogue of models, and a way to have a request served
+// wherever the fleet decides. Calls never block: a model is made ready behind submit().
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ struct CatalogueEntry {
   std::string name;
   std::int64_t created_unix_seconds = 0;
   Tokens max_model_len;
-  // Of the device for its weights, beyond which they are streamed; zero: no limit.
+  // How much device memory its weights may take; beyond that they are streamed. Zero: no limit.
   Bytes max_resident = {};
   request::Slo slo;                        // of requests that name no targets
   double alpha = schedule::kAlphaDefault;  // of policy rotary
@@ -61,8 +61,9 @@ struct ModelStatus {
   ModelState state = ModelState::kUnloaded;
   Bytes host_bytes;    // of weights in host memory
   Bytes device_bytes;  // of these, cached on devices
-  // Of a ready model that is streamed: what crosses the link at every step, and how long a step is
-  // expected to take for it; zero: where nothing is streamed, or known of the link.
+  // For a ready model that is streamed: how many bytes cross the link at every step, and how long a
+  // step is expected to take for it. Zero where nothing is streamed, or the link's rate is not
+  // known.
   Bytes streamed_bytes;
   Nanos predicted_tpot;
   std::int64_t requests_running = 0;
@@ -75,7 +76,7 @@ struct ModelStatus {
   bool attached = false;  // to a slice, which brings its weights when they are asked for
 };
 
-// What the operator may ask for, beside requests.
+// The kinds of things that an operator may ask for, beside requests.
 enum class AskKind {
   kLoad,    // ends when the model serves; others give way for it as they do for a request
   kUnload,  // ends when it has left slices and host memory; refused while it has requests
@@ -95,7 +96,7 @@ struct Ask {
   bool keeps_home = false;  // of kUnload and kSleep: weights stay in host memory
 };
 
-// What became of the catalogue when it was read last, since the start.
+// How the catalogue changed when it was read last, since the start.
 struct ReloadReport {
   struct Exception {
     std::string model, why;
@@ -111,16 +112,17 @@ class Fleet {
  public:
   virtual ~Fleet() = default;
 
-  // What is served now.
+  // The models that are served now.
   virtual std::vector<const CatalogueEntry*> catalogue() const = 0;
   // nullptr when there is no such model. Never touches the file system.
   virtual const CatalogueEntry* find(std::string_view name) const = 0;
   virtual ModelStatus status(ModelId model) const = 0;
 
-  // As SliceHandle::submit, of a registered model in any state: the request waits while its model
-  // is made ready, and ends with kError when that fails. Outputs go to the fleet's sink.
+  // Submits a request of a registered model in any state, as SliceHandle::submit() does: it waits
+  // while its model is made ready, and ends with kError when that fails. Outputs go to the fleet's
+  // sink.
   virtual Status submit(request::Request request) = 0;
-  // As submit(), of a model that is loaded; kUnavailable when it is not.
+  // The same for a model that must be loaded already: kUnavailable when it is not.
   virtual Status probe(request::Request request) = 0;
   // An error: it is refused, and nothing more is heard of it. kInvalidArgument: what the model is
   // or does now does not allow it; kUnavailable: try again later. Else it ends as a request does,

@@ -233,7 +233,7 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
                             .evicts = evicts,
                             .drains = drains,
                             .last = model.last,
-                            .turns = options.moves,
+                            .time_shared = options.moves,
                             .unfit = unfit,
                             .draw = random.bits(),
                             .now = now};
@@ -266,7 +266,7 @@ bool FleetCore::State::change_slice(Model& model) {
                             .spec = model.spec,
                             .evicts = true,
                             .last = model.slice,
-                            .turns = options.moves,
+                            .time_shared = options.moves,
                             .draw = random.bits(),
                             .now = now};
   add_up();

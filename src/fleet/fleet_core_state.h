@@ -1,4 +1,4 @@
-// What a FleetCore remembers. Internal to this room.
+// The state of a FleetCore. Internal to this room.
 #pragma once
 
 #include <deque>
@@ -34,7 +34,7 @@ class FleetCore::State {
     SliceId slice;       // from kPlaced to kLeaving
     SliceId last;        // the one before
     SliceId to;          // where it migrates
-    // Where it is attached, slices that are up, and what crosses there at every step.
+    // The slices that are up where it is attached, and how many bytes cross there at every step.
     std::map<SliceId, Bytes> there;
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
     std::int64_t epoch = 0;   // of the slice, when it was loaded there
@@ -53,7 +53,7 @@ class FleetCore::State {
     DecayedCount rate;
     std::string last_error;
     std::int64_t loads_failed = 0;
-    // What the view and the sums count for the model; out of date while `changed`.
+    // The figures that the view and the sums count for the model; out of date while `changed`.
     SliceId shown;  // on which slice of the view
     Bytes host_there, host_reserved;
     std::optional<UnloadCandidate> unloadable;  // its entry among those
@@ -237,7 +237,7 @@ class FleetCore::State {
   Nanos down_since;              // when the last slice that was up was lost
   std::optional<Error> stalled;  // the loader, and why that is thought
   std::optional<Resizing> resizing;
-  // Who asked for the catalogue that is being read; an ask that has been answered since is not in
+  // The ask for the catalogue that is being read. One that has been answered since is not in
   // `leaving` any more.
   std::optional<RequestId> rereading;
   std::set<ModelId> moving;          // models that neither rest nor serve
@@ -245,7 +245,7 @@ class FleetCore::State {
   FleetView view;                    // of models that take something of their slice
   std::vector<ModelId> changed;      // since the sums were brought up
   Bytes there_sum, reserved_sum;     // of host memory, by all models
-  // Those that may leave it without draining, the cheapest to bring back first.
+  // Models that may leave host memory without draining, the cheapest to bring back first.
   std::set<UnloadCandidate> unloadable;
   Bytes unloadable_sum;
   bool stopped = false;

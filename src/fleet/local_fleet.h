@@ -73,7 +73,8 @@ class SerialSink final : public engine::OutputSink {
   void on_outputs(std::vector<request::Output> outputs) override;
   // Called by the fleet, for outputs of its own. The listener is not told.
   void deliver(std::vector<request::Output> outputs);
-  // Empty: none, and all are delivered. Waits for calls of those before.
+  // Sets the listener and the screen. An empty listener hears nothing; an empty screen lets all
+  // pass. Waits for calls of those before.
   void listen(Listener listener, Screen screen = {});
 
  private:
@@ -98,7 +99,7 @@ class LocalFleet final : public Fleet {
                                                    FleetHome& home, FleetSlices slices,
                                                    SerialSink& sink);
   explicit LocalFleet(std::unique_ptr<State> state);  // by start()
-  // As stop(), but waits for a load that is held, however long.
+  // Stops as stop() does, but waits for a load that is held, however long.
   ~LocalFleet() override;
 
   std::vector<const CatalogueEntry*> catalogue() const override;
