@@ -19,8 +19,8 @@ namespace causeway::engine {
 class StepExecutor {
  public:
   struct Capabilities {
-    // Of resident models, submit() may be called again before wait() this often. With more than
-    // one, a batch may hold tokens that the step submitted before it has yet to choose
+    // How often submit() of resident models may be called again before wait(). With more than one
+    // step in flight, a batch may hold tokens that the step submitted before it has yet to choose
     // (request::pending_token): the executor puts them there when that step is done.
     int steps_in_flight_max = 1;
     // A step that runs longer is taken to hang. An executor whose steps always end, be they slow,
@@ -65,7 +65,7 @@ class StepExecutor {
   // False: it was stopped; the next call goes on. Engine-loop thread.
   virtual bool warm_up(ModelId /*model*/, const std::function<bool()>& /*stop*/) { return true; }
 
-  // What the links grant to copies of KV now, or would if there were any. Any thread.
+  // The rates that the links grant to copies of KV now, or would if there were any. Any thread.
   virtual kv::KvCopyRates copy_rates() const { return {}; }
 
   // kDevice, in the driver's words, once the device is lost to this process: no step will work

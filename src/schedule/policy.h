@@ -16,7 +16,7 @@
 
 namespace causeway::schedule {
 
-// What a policy may look at.
+// The facts of a sequence that a policy may look at.
 struct SequenceFacts {
   // First what every decision touches of every running sequence.
   RequestId request;
@@ -28,7 +28,7 @@ struct SequenceFacts {
   Nanos last_progress;  // when its last step ended; its arrival before the first
   std::int32_t priority = 0;
   bool running = false;  // holds frames
-  // For policies that rotate (rotation_policy.h).
+  // Facts for policies that rotate (rotation_policy.h).
   bool rotary = false;        // its KV is in host memory
   bool answered = false;      // a token of it is out
   bool late = false;          // it waits outside HBM for a first token that should be out
@@ -69,18 +69,18 @@ enum class PolicyKind {
   kPastFuture,
 };
 
-// What becomes of a victim's KV.
+// What happens to a victim's KV.
 enum class PreemptionKind {
   kRecompute,  // dropped; computed again when its turn comes
   kRotate,     // moved to host memory; dropped when there is no room
   kAuto,       // whichever is predicted to take less time
 };
 
-// Of kFcfs or kPriority; the others have no urgency that is fixed.
+// Makes the policy kFcfs or kPriority; the others have no urgency that is fixed.
 std::unique_ptr<Policy> make_policy(PolicyKind kind);
 std::string_view name_of(PolicyKind kind);
 std::string_view name_of(PreemptionKind kind);
-// By its name; kInvalidArgument lists the names.
+// The policy of this name; kInvalidArgument lists the names.
 Result<PolicyKind> parse_policy(std::string_view name);
 Result<PreemptionKind> parse_preemption(std::string_view name);
 

@@ -58,7 +58,7 @@ class RotationPlan {
   enum class Exit { kGone, kNoRoom, kNoCredit };
   // To host memory, if that has room and its copies can be paid now.
   Exit rotate(SlotIndex index, bool for_growth);
-  // Of next_to_lose(). False: none may.
+  // Recomputes next_to_lose(). False: none may lose its KV.
   bool recompute();
   bool recompute_is_faster() const;
   RotateOutCost out_cost(SlotIndex index) const;
@@ -71,8 +71,8 @@ class RotationPlan {
   SlotIndex least_urgent() const;
   SlotIndex find_least_urgent() const;
   SlotIndex least_urgent_of(const ModelQueue& queue) const;
-  // Of those that may go, the one that loses least in the fixed order; never the first of those
-  // that run. -1: none may.
+  // The sequence that loses least in the fixed order, of those that may go; never the first of
+  // those that run. -1: none may.
   SlotIndex next_to_lose() const;
   // Whether `a` keeps what it has computed longer than `b`: an order that does not change while
   // they run, come and go.

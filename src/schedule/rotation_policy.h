@@ -32,7 +32,7 @@ enum class DisplacesEarly {
 std::string_view name_of(DisplacesEarly early);
 Result<DisplacesEarly> parse_displaces_early(std::string_view name);
 
-// Of policy rotary.
+// The options of policy rotary.
 struct LagOptions {
   DisplacesEarly early = DisplacesEarly::kNone;
   // A request that has had tokens faster than its target asks is ahead of it. It begins to lag when
@@ -72,9 +72,9 @@ class RotationPolicy {
   virtual ~RotationPolicy() = default;
   virtual std::string_view name() const = 0;
   virtual Traits traits() const = 0;
-  // Of a request that waits or is rotary. A number of different slopes that is small.
+  // How a request stands that waits or is rotary. The number of different slopes is small.
   virtual Standing outside(const SequenceFacts& facts) const = 0;
-  // Of a running request, fixed when it comes in; the smallest leaves first. Finite.
+  // The rank of a running request, fixed when it comes in; the smallest leaves first. Finite.
   virtual double inside(const SequenceFacts& facts) const = 0;
   // Whether one that is outside may take the place of one that runs and has this lag (below 0: it
   // has had more than it is owed). Not asked unless traits().displaces.
