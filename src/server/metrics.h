@@ -1,5 +1,5 @@
-// What Prometheus sees. Names and buckets are vLLM's, with this project's prefix, so that existing
-// dashboards need one replacement; every series carries model_name.
+// The metrics that Prometheus scrapes. Names and buckets are vLLM's, with this project's prefix, so
+// that existing dashboards need one replacement; every series carries model_name.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class Metrics {
   void tokens(const fleet::CatalogueEntry& model, std::int64_t prompt, std::int64_t generated);
   void finished(const fleet::CatalogueEntry& model, const Finished& measured);
   void switched(const fleet::CatalogueEntry& model, Nanos took);
-  // So many so far.
+  // Sets how many traces there have been so far.
   void traces(const TraceCounts& counts);
 
   // All series as text, after asking the fleet for what it counts. Time in proportion to the

@@ -21,7 +21,7 @@ namespace causeway::server {
 // "loaded", "loading", "sleeping" (in host memory, on no slice) or "unloaded".
 std::string_view router_value(const fleet::ModelStatus& status);
 
-// What is told of a model.
+// The facts of a model that events tell.
 struct WatchedModel {
   std::string_view value = "unloaded";  // router_value()
   std::int64_t loads_failed = 0;        // since the start
@@ -43,8 +43,8 @@ class ModelWatch {
   void look(const fleet::Fleet& fleet, Nanos now, Nanos period);
   // Behind the last event so far.
   std::int64_t place() const;
-  // Those since `place`, as server-sent events, and moves it behind them; "": none. nullopt: some
-  // of them are kept no longer.
+  // Returns the events since `place` as server-sent events, and moves `place` behind them; "":
+  // there are none. nullopt: some of them are kept no longer.
   std::optional<std::string> take(std::int64_t& place) const;
 
  private:

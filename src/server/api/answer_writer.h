@@ -18,7 +18,7 @@ struct Usage {
   std::int64_t cached_tokens = 0;
 };
 
-// What one choice has to say: all of it, or what is new.
+// The text of one choice to be told: all of it, or what is new.
 struct ChoiceText {
   std::size_t index = 0;
   std::string_view text;

@@ -1,5 +1,5 @@
-// What a body of /v1/chat/completions, /v1/completions or /v1/embeddings asks for, validated as far
-// as that is possible without the model: prepare.h does the rest.
+// A body of /v1/chat/completions, /v1/completions or /v1/embeddings, validated as far as that is
+// possible without the model: prepare.h does the rest.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace causeway::server {
 
-// What one request may ask for.
+// The limits of one request.
 struct ApiLimits {
   JsonScanLimits json;
   int choices_max = 128;  // prompts × n

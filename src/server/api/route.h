@@ -1,4 +1,4 @@
-// Which endpoint a method and a target mean, and who may ask.
+// Finds the endpoint that a method and a target mean, and checks that the caller may ask.
 #pragma once
 
 #include <optional>

@@ -14,7 +14,7 @@
 namespace causeway::server {
 
 struct ChoiceRun {
-  // What is new of a choice, owned.
+  // The new part of a choice, owned.
   struct News {
     std::string text;
     std::vector<PlacedToken> tokens;
@@ -50,7 +50,7 @@ struct ChoiceRun {
   void take_times(request::Output& output);
   void close(Ending ending, Nanos at, Metrics& metrics);
 
-  // Of one that is closed, or was never open.
+  // The trace of a choice that is closed, or was never open.
   ChoiceTrace trace() const;
 
   bool has_news() const { return choice.has_news() || (choice.finished() && !end_told); }
@@ -61,7 +61,7 @@ struct ChoiceRun {
   std::int64_t prompt_tokens;
   std::vector<TokenId> prompt_ids;  // to be told
   std::string_view echo;            // the prompt's text, to be told; Prepared has it
-  // Of the prompt, to be told: its first token, then the others as they come.
+  // The prompt's tokens that are to be told: its first token, then the others as they come.
   std::vector<request::OutputToken> prompt_scores;
   request::Slo slo;
   Nanos arrival;

@@ -1,4 +1,4 @@
-// Whose trace a request belongs to: W3C Trace Context, level 1
+// The trace that a request belongs to: W3C Trace Context, level 1
 // (https://www.w3.org/TR/trace-context/), as the headers `traceparent` and `tracestate` say it.
 #pragma once
 
@@ -31,7 +31,7 @@ std::optional<TraceContext> parse_traceparent(std::string_view header);
 // A tracestate is passed on if it is printable ASCII of 512 characters at most; else nothing is.
 std::string passable_trace_state(std::string_view header);
 
-// As the hexadecimal digits that JSON and headers have.
+// The hexadecimal digits that JSON and headers have.
 std::string hex_of(std::uint64_t bits);
 std::string hex_of(TraceId id);
 
