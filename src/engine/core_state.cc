@@ -426,7 +426,8 @@ bool EngineCore::State::end_unreachable(Nanos now) {
 }
 
 bool EngineCore::State::end_stranded(Nanos now) {
-  // Who waits for weights need not wait for these copies, unless no other memory can come to them.
+  // Requests that wait for weights need not wait for these copies, unless no other memory can come
+  // to the weights.
   const bool stuck = border && border->stuck() && !weights_arrive();
   const bool waits = rotation && rotation->given_up() && !rotation->under_way() &&
                      in_flight() == 0 && !sequences.empty() && (!awaiting_weights || stuck);
@@ -537,7 +538,8 @@ std::vector<RequestId> EngineCore::State::in_steps(const schedule::Decision* dec
   }
   if (decided != nullptr) {
     for (const schedule::Run& run : decided->runs) {
-      CAUSEWAY_DCHECK(sequences.contains(run.request), "a step is decided for who has ended");
+      CAUSEWAY_DCHECK(sequences.contains(run.request),
+                      "a step is decided for a request that has ended");
       requests.push_back(run.request);
     }
   }

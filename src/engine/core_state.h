@@ -131,7 +131,7 @@ class EngineCore::State {
     return first;
   }
 
-  // Tells the cache who wants what, and ends the requests of models whose weights cannot be
+  // Tells the cache what each model wants, and ends the requests of models whose weights cannot be
   // brought.
   void update_weights(Nanos now);
   // Moves memory between KV and weights, and ends the requests that it leaves no room for.
@@ -192,7 +192,7 @@ class EngineCore::State {
   void measure_step(const StepLane& lane, ModelId model, Nanos took);
   // Says, once, that one is computed again because host memory has no room for its KV.
   void tell_full(RequestId victim);
-  // Learns which copies of KV have ended; who is lost by that waits again.
+  // Learns which copies of KV have ended; sequences that are lost by that wait again.
   void end_copies(Nanos now);
   // Gives up what is left of these requests' KV.
   void recompute(const std::vector<RequestId>& requests, Nanos now);

@@ -59,9 +59,9 @@ struct Flight {
 };
 
 // A step of a resident model that is not enqueued yet: not all copies of KV that it reads have
-// arrived. A stream that waited for them would never end where the driver holds everybody up until
-// the device is idle (it loads a kernel, or has no place for one more launch), for the transfer
-// engine's thread could not hand over the rest of the copies.
+// arrived. A stream that waited for them would never end where the driver holds all threads up
+// until the device is idle (it loads a kernel, or has no place for one more launch), for the
+// transfer engine's thread could not hand over the rest of the copies.
 struct DeferredStep {
   request::Batch batch;
   weights::StepWeights weights;

@@ -8,7 +8,7 @@
 // submitted while the first runs (docs/design/engine.md says what is known when).
 //
 // The core owns the sequences (tokens so far), the scheduler and the KV bookkeeping. It calls
-// StepExecutor::submit(); waiting for the step is its driver's work, who hands the result to
+// StepExecutor::submit(); waiting for the step is its driver's work, which hands the result to
 // finish_step(). Not thread-safe; engine.h wraps it in a thread.
 #pragma once
 

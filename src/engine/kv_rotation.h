@@ -4,7 +4,7 @@
 //
 //   inputs() ─▶ Scheduler::schedule() ─▶ the core applies the decision to the cache
 //   add_copies() ─▶ a batch, or begin_copies() where no step starts ─▶ StepExecutor
-//   poll() ◀── how copies ended; returns who is lost
+//   poll() ◀── how copies ended; returns the sequences that are lost
 //
 // Borrows all that it uses. Not thread-safe.
 #pragma once
@@ -115,7 +115,7 @@ class KvRotation final : public schedule::RotationView {
   Bytes weights_in(const WeightsIn& weights, Nanos step) const;
   schedule::RotationBudget budget(const kv::KvCopyRates& rates, Bytes weights_in, Nanos step) const;
   void log_brought(Nanos now);
-  // Learns who has come where it was to go, and who was lost on its way.
+  // Learns which sequences have come where they were to go, and which were lost on their way.
   void follow(const std::vector<RequestId>& lost, Nanos now);
 
   const KvRotationOptions options_;
@@ -133,7 +133,7 @@ class KvRotation final : public schedule::RotationView {
   // On their way, as far as they have not ended.
   std::set<RequestId> leaving_, arriving_;
   CopyBackoff backoff_out_, backoff_in_;
-  bool rests_ = false;  // copies fail: who need not go stays, and who must is computed again
+  bool rests_ = false;  // copies fail: only sequences that must go do, and are computed again
   std::vector<kv::KvCopy> copies_;
   request::KvCopyCounts counts_;
 };

@@ -44,7 +44,7 @@ class MemoryBorder {
   // Gives to KV what weights have let go of. After WeightCache::decide().
   void hand_over();
 
-  // Memory is on its way, or held back: who waits for frames may get some.
+  // Memory is on its way, or held back: sequences that wait for frames may get some.
   bool under_way() const;
   // When to decide again, if nothing happens before.
   std::optional<Nanos> again() const { return again_; }

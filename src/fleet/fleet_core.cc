@@ -154,7 +154,7 @@ void FleetCore::State::on(const RequestCancelled& event) {
   std::erase(model.held, event.request);
   touch(model);
   refuse_held(event.request, request::FinishReason::kCancelled, {});
-  if (CAUSEWAY_PLANTED(34)) held += 1;  // planted bug: who has cancelled is counted as held
+  if (CAUSEWAY_PLANTED(34)) held += 1;  // planted bug: a cancelled request is counted as held
 }
 
 void FleetCore::State::on(const RequestEnded& event) {
@@ -366,7 +366,7 @@ void FleetCore::State::end_all_held(const Error& error) {
 // It is off its model's list.
 void FleetCore::State::refuse_held(RequestId request, request::FinishReason reason,
                                    const Error& error) {
-  CAUSEWAY_DCHECK(held > 0, "who is refused was counted as held");
+  CAUSEWAY_DCHECK(held > 0, "a request that is refused was counted as held");
   held -= 1;
   const bool loads = requests.at(request).loads;
   requests.erase(request);

@@ -1,5 +1,5 @@
 // The fleet's decisions, without its threads: which slice serves a request, which models are in
-// host memory and on slices, who gives way (C2CServe's assigner, paper §6.1 and 6.2). Events and
+// host memory and on slices, which give way (C2CServe's assigner, paper §6.1 and 6.2). Events and
 // time in, actions out; docs/design/fleet.md has the states and what always holds.
 //
 //   actions = core.on_event(RequestArrived{…}, now);   // execute them in order

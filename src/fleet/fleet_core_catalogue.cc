@@ -57,7 +57,7 @@ void FleetCore::State::add(const FoundModel& found) {
   touch(model);
 }
 
-// A model with requests serves on: who removed its folder stops these, and asks again.
+// A model with requests serves on: an operator that removed its folder stops these, and asks again.
 void FleetCore::State::remove(Model& model, RequestId ask) {
   CAUSEWAY_CHECK(!model.removed, "a model is gone that was removed before");
   const Status may = may_unload(model, /*keeps_home=*/false);

@@ -40,7 +40,7 @@ Status FleetCore::State::check_model(const Model& model) const {
   if (goes && model.spec.pinned) return broken(name + "goes though it is pinned");
   if (model.told && model.taker.valid()) return broken(name + "goes for two reasons");
   if (goes != (model.taker.valid() || model.told)) {
-    return broken(name + "and for whom it goes disagree");
+    return broken(name + "and the model that it goes for disagree");
   }
   return {};
 }

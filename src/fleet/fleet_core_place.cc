@@ -58,7 +58,7 @@ bool FleetCore::State::give_up_resumed() {
   return any;
 }
 
-// Everybody who asked has gone.
+// Drops the loads that no request and no ask waits for any more.
 bool FleetCore::State::drop_unwanted() {
   bool any = false;
   for (Model* one : in_motion()) {
@@ -179,7 +179,7 @@ bool FleetCore::State::place_next() {
   return model.phase != ModelPhase::kWaiting || no_room(model, why);
 }
 
-// The same instant is all models' limit: who comes after the first waits no longer than that one.
+// The same instant is all models' limit: a later request waits no longer than the first one.
 bool FleetCore::State::await_return(Model& model) {
   if (now < down_since + options.return_timeout) return false;
   const bool none_returns = options.return_timeout == Nanos(0);

@@ -104,7 +104,7 @@ struct SliceReturned {
 // These slices are to be closed, all at once, and others to be opened in their place. What comes
 // for them is held from now on; what runs there has `drain_max` to end, and goes on elsewhere or on
 // the new slices then. No effect while anything is loaded or let go of, or slices change already:
-// FleetCore::resizing() says whether it has begun, and who asks asks again.
+// FleetCore::resizing() says whether it has begun, and the caller asks again.
 struct ResizeWanted {
   std::vector<SliceId> slices;  // that are open, at least one
   Nanos drain_max;

@@ -222,7 +222,7 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
       actions.erase(own);
     }
     apply(std::move(actions), outputs);
-    // Before anybody can hear that the slice is lost.
+    // Before any thread can hear that the slice is lost.
     if (routed && resumes_) taken = give(*routed, std::move(request), /*again=*/false);
   }
   // A model that a request enters does not go, so the slice knows it.

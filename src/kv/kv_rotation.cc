@@ -258,7 +258,7 @@ void KvCache::State::note_indexed(FrameId frame, const PrefixHash& hash) {
   purge_eager();
 }
 
-// Who takes no copies lets candidates pile up: those that are void go.
+// A caller that takes no copies lets candidates pile up: those that are void go.
 void KvCache::State::purge_eager() {
   constexpr std::int64_t kSome = 64;
   if (std::ssize(eager) <= 2 * pool.size() + kSome) return;
@@ -361,7 +361,7 @@ void KvCache::State::lose(RequestId id, Sequence& entry) {
   entry.lost = true;
 }
 
-// Who still waits for it is lost.
+// Sequences that still wait for it are lost.
 void KvCache::State::drop_copy_out(CopyId id) {
   const PendingCopy dropped = copies.remove(id);
   for (const CopyWaiter& waiter : dropped.waiters) {

@@ -1,6 +1,6 @@
-// Who goes first: the one thing in which scheduling policies differ. A policy maps a sequence's
-// facts to an urgency; the scheduler admits and runs the most urgent first and preempts the least
-// urgent. Equal urgencies: earlier arrival first, then the smaller request id.
+// The order of sequences: the one thing in which scheduling policies differ. A policy maps a
+// sequence's facts to an urgency; the scheduler admits and runs the most urgent first and preempts
+// the least urgent. Equal urgencies: earlier arrival first, then the smaller request id.
 //
 // Pure: the same facts and `now` give the same urgency. A policy whose urgencies change with time
 // (virtual lag time and its kin) says so in its traits, and is asked for every sequence in every

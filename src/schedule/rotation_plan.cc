@@ -40,7 +40,7 @@ RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
   keep_for_others();
 }
 
-// While somebody outside finds no room and may displace, what is exchanged in two steps is kept.
+// While a sequence outside finds no room and may displace, what is exchanged in two steps is kept.
 void RotationPlan::keep_for_others() {
   if (!state_.rotation_traits.displaces || !inputs_.budget.rotates()) return;
   const bool some_wait = state_.running_total + state_.waiting_total + state_.rotary_total >
@@ -64,7 +64,7 @@ bool RotationPlan::try_model(ModelQueue& queue) {
   run(queue);
   const bool runs = !decision_.runs.empty();
   CAUSEWAY_CHECK(runs || (decision_.admitted.empty() && decision_.rotated_in.empty()),
-                 "who comes in must run");
+                 "a sequence that comes in must run");
   if (runs) decision_.model = queue.id;
   return runs;
 }
@@ -433,7 +433,8 @@ bool RotationPlan::recompute() {
 }
 
 void RotationPlan::gone(SlotIndex index, std::int64_t frames) {
-  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].just_admitted, "who has just come in stays");
+  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].just_admitted,
+                  "a sequence that has just come in stays");
   state_.leave_running(index);
   least_ = kUnknown;
   coming_ += frames;
@@ -444,7 +445,7 @@ std::int64_t RotationPlan::give_frames(const ModelQueue& queue, Slot& slot, std:
   const std::int64_t computed = slot.facts.computed.count;
   const std::int64_t fitting = (slot.frames + available_) * queue.tokens_per_block - computed;
   if (fitting < 1) {
-    CAUSEWAY_CHECK(!slot.just_admitted, "who came in finds no frame");
+    CAUSEWAY_CHECK(!slot.just_admitted, "a sequence that came in finds no frame");
     stalled_ = true;
     return 0;
   }
@@ -488,7 +489,7 @@ void RotationPlan::run(ModelQueue& queue) {
   const std::size_t count = members.size();
   const auto member = [&](std::size_t i) { return members[backwards ? count - 1 - i : i]; };
   decision_.runs.reserve(count);
-  // Who has come in from host memory is owed a token, too.
+  // A sequence that has come in from host memory is owed a token, too.
   budget_ = std::max(budget_, static_cast<std::int64_t>(count));
   spare_rows_ = spare_logit_rows(state_.options.running_max, state_.running_total);
   for (std::size_t i = 0; i < count; ++i) {
@@ -500,7 +501,7 @@ void RotationPlan::run(ModelQueue& queue) {
 void RotationPlan::finish() {
   const bool runs = decision_.model.valid();
   if (!runs && stalled_ && nothing_else() && coming_ == 0) {
-    // Everybody lacks frames and nothing will free any: somebody goes, whatever it costs.
+    // All sequences lack frames and nothing will free any: one goes, whatever it costs.
     stuck_ = true;
     if (state_.running_total > 1) take_victim(true);
   }

@@ -1,9 +1,9 @@
 // One decision in the making, with rotation: largest lag first within budgets (SuperInfer's LVF,
 // docs/design/rotary.md). Internal to this room.
 //
-// For each model that may be stepped, until one runs: who comes in (take_in), who must go for them
-// and for what the running grow by (take_out), and what runs (run). Nothing that a victim gives up
-// is used by the decision that takes it.
+// For each model that may be stepped, until one runs: which come in (take_in), which must go for
+// them and for what the running grow by (take_out), and what runs (run). Nothing that a victim
+// gives up is used by the decision that takes it.
 #pragma once
 
 #include "schedule/scheduler_state.h"
@@ -78,7 +78,7 @@ class RotationPlan {
   // they run, come and go.
   bool keeps_before(SlotIndex a, SlotIndex b) const;
   bool may_go(const ModelQueue& queue, const Slot& slot) const;
-  // Whether it may displace anybody.
+  // Whether it may displace any other.
   bool displaces(const Slot& candidate) const;
 
   void run(ModelQueue& queue);
@@ -106,7 +106,8 @@ class RotationPlan {
   std::int64_t budget_ = 0;      // tokens left in the step
   std::int64_t spare_rows_ = 0;  // of logits, that scored chunks may yet take beside one each
   SlotIndex for_whom_ = -1;      // on whose behalf victims go; -1: growth only
-  // least_urgent(), until a victim goes (who comes in is never a victim); kUnknown: to be found.
+  // least_urgent(), until a victim goes (a sequence that comes in is never a victim); kUnknown: to
+  // be found.
   static constexpr SlotIndex kUnknown = -2;
   mutable SlotIndex least_ = kUnknown;
   bool brought_ = false;  // a prefix, for one that was admitted

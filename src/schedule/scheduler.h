@@ -1,6 +1,6 @@
-// The iteration scheduler: which model's batch runs next, who is in it with how many tokens, who is
-// admitted and who is preempted. Continuous batching with chunked prefill; prefill chunks and
-// decodes share an iteration.
+// The iteration scheduler: which model's batch runs next, which sequences are in it with how many
+// tokens, which are admitted and which are preempted. Continuous batching with chunked prefill;
+// prefill chunks and decodes share an iteration.
 //
 // A state machine: state and `now` in, a Decision out; no clock, no I/O, no threads. It reads the
 // KvCache (counts, tables, prefixes) and never changes it: the engine executes the Decision, in the
@@ -133,8 +133,8 @@ struct Admission {
 };
 
 // Executed in this order, the admission that brings something after the others: it may evict what
-// these find in the cache, and so may those that rotate in. Who rotates out comes behind them,
-// since the twins that it takes may be those of a prefix that is brought.
+// these find in the cache, and so may those that rotate in. Sequences that rotate out come behind
+// them, since the twins that these take may be those of a prefix that is brought.
 struct Decision {
   // Invalid: nothing to run. With rotation some sequences may have to leave all the same: then ask
   // again when these are gone.

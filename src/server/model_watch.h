@@ -1,5 +1,5 @@
-// What becomes of models, as events for those who follow it: the form of llama.cpp's router
-// (GET /models/sse). The fleet is looked at now and then, once for all who follow; what comes and
+// The changes of models, as events for clients that follow them: the form of llama.cpp's router
+// (GET /models/sse). The fleet is looked at now and then, once for all followers; what comes and
 // goes between two looks is not told, but a load that failed is.
 //
 //   look(fleet) ── differences ──▶ the last kEventsKept events ──▶ take(place), by each follower
@@ -50,7 +50,7 @@ class ModelWatch {
  private:
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Nanos> looked_;
-  bool looking_ = false;  // somebody is
+  bool looking_ = false;  // a thread is
   WatchedModels models_;
   std::deque<std::string> events_;
   std::int64_t first_ = 0;  // the number of the first of them

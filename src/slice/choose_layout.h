@@ -52,7 +52,8 @@ struct LayoutState {
 };
 
 // Into how many parts the GPU is to be divided now; nullopt: as it is. A GPU whose speed is not
-// known, or that cannot be divided, stays as it is. Who changes it sets `parts` and `changed`.
+// known, or that cannot be divided, stays as it is. The caller that changes it sets `parts` and
+// `changed`.
 std::optional<int> choose_layout(LayoutState& state, const SliceGpu& gpu,
                                  std::span<const MeasuredDemand> models, Tokens step_tokens,
                                  const LayoutRules& rules, Nanos now);

@@ -10,7 +10,7 @@ namespace causeway::topology {
 namespace {
 
 constexpr std::string_view kGpu = "GPU-", kInstance = "MIG-";
-constexpr std::size_t kQuotedMax = 80;  // of what somebody wrote, in a message
+constexpr std::size_t kQuotedMax = 80;  // of a name that a user gave, in a message
 constexpr unsigned kGpusNamedMax = 256, kInstancesMax = 64;
 constexpr unsigned kUuidMax = 96;     // of the library's texts, with the end
 constexpr std::size_t kUuidMin = 40;  // "MIG-" and 32 digits in five groups

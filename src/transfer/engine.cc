@@ -166,8 +166,8 @@ class TransferEngine::State {
       total += segment.bytes;
     }
     if (total == Bytes(0) || total >= express_bytes_end) return false;
-    // One at a time, so that no more of it stands before an urgent copy than a chunk would; but who
-    // drops the handle before the end lets the next one in.
+    // One at a time, so that no more of it stands before an urgent copy than a chunk would; but a
+    // caller that drops the handle before the end lets the next one in.
     if (total >= options.dispatch.multipath_bytes_min && !lane.idle()) return false;
     return request.after == nullptr || is_done(*request.after);
   }
@@ -268,7 +268,7 @@ class TransferEngine::State {
     bool copying = false;
     bool idle = true;
   };
-  // A submitter who has the loop gives it back soon: sleeping until then would take longer. The
+  // A submitter that has the loop gives it back soon: sleeping until then would take longer. The
   // time is read after that, or ends would seem to be seen before they were.
   Look look_once(std::vector<Submission>& arrived) {
     std::unique_lock at_work(loop_mutex, std::defer_lock);

@@ -12,7 +12,8 @@
 namespace causeway::worker {
 namespace {
 
-constexpr Nanos kLongLived = seconds(1);  // who lived so long is no sign of trouble to come
+constexpr Nanos kLongLived =
+    seconds(1);  // a worker that lived so long is no sign of trouble to come
 constexpr Nanos kPoll = seconds(1);       // an upper bound of waits that are woken
 constexpr Nanos kLook = millis(20);       // of waits that are not
 
@@ -224,7 +225,7 @@ std::vector<RequestId> Worker::State::One::active() const {
 Status Worker::State::take(std::int64_t number, Answer answer) {
   const std::scoped_lock lock(mutex_);
   const auto at = answers_.find(number);
-  if (at == answers_.end()) return {};  // who asked has given up
+  if (at == answers_.end()) return {};  // the caller has given up
   at->second = std::move(answer);
   changed_.notify_all();
   return {};

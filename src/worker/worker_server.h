@@ -35,7 +35,7 @@ class SliceOpener {
 
 struct WorkerServerOptions {
   std::string version;            // of the build: the supervisor must be of the same
-  Nanos hello_max = seconds(10);  // that the supervisor may take to say who it is, and its plan
+  Nanos hello_max = seconds(10);  // that the supervisor may take to send its version and its plan
   // Between Prepared and Open: a process before this one ends meanwhile.
   Nanos open_wait_max = seconds(120);
   Nanos observe_every = millis(5);

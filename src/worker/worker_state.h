@@ -149,7 +149,7 @@ class Worker::State {
   int pid_ = -1;
   std::int64_t calls_ = 0;
   std::map<std::int64_t, std::optional<Answer>> answers_;  // of calls that wait
-  std::string hangs_;                                      // found by who waited for it
+  std::string hangs_;                                      // found by the caller that waited for it
 
   std::thread thread_;
 };

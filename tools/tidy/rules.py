@@ -6,7 +6,7 @@ from collections import namedtuple
 from pathlib import PurePosixPath
 
 import structure
-from rooms import rooms
+from rooms import NOT_PRODUCT, rooms
 from source import prose_lines
 
 Finding = namedtuple("Finding", "path line rule message")
@@ -57,6 +57,10 @@ OPTION = r'(?:^|[ (])--[a-z][a-z-]+|`causeway |\b(?:CUDA|NVIDIA|CAUSEWAY|LD|OMP)
 # Assertions a function (rooms.py), of the rooms whose state outlives a call. They only rise.
 ASSERTION_FLOORS = {"kv": 0.85, "schedule": 0.55, "engine": 0.50, "transfer": 0.50, "fleet": 0.50,
                     "preload": 0.50}
+# Words for a subject that the reader has to guess; and how often a room may have them, where it is
+# not never: this only falls.
+RIDDLES = r"\b(?:nobody|whoever|whom(?:ever)?|who|somebody|everybody|anybody)\b"
+RIDDLES_MAX = {"model": 2, "text": 1}  # a model's first text; a sentence about people
 
 
 def layers(tree):
@@ -183,6 +187,23 @@ def options_in_libraries(tree):
             if any(re.search(OPTION, text) for text in texts):
                 yield Finding(source.path, number, "options", "a library names no option, variable or "
                               "command: say what is wrong; apps/causeway/option_advice.cc names it")
+
+
+def riddles(tree):
+    """Comments and texts of the product name their subject (CONTRIBUTING, Style)."""
+    found = {}
+    for source in tree.sources:
+        if NOT_PRODUCT.search(str(source.path)):
+            continue
+        for literal in source.words():
+            for word in re.finditer(RIDDLES, literal.group(0), re.I):
+                line = source.text.count("\n", 0, literal.start() + word.start()) + 1
+                room = source.module or source.path.parts[0]
+                found.setdefault(room, []).append((source.path, line, word.group(0)))
+    for room, places in sorted(found.items()):
+        if len(places) > RIDDLES_MAX.get(room, 0):
+            for path, line, word in places:
+                yield Finding(path, line, "words", f"`{word}`: name the thread, the request, …")
 
 
 def columns(tree):
@@ -353,7 +374,7 @@ def conformance(tree):
 
 
 RULES = [layers, links_of_rooms, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
-         assertion_floors, options_in_libraries, columns,
+         assertion_floors, options_in_libraries, riddles, columns,
          prose_columns, measurement_words, links, architecture, numbered_decisions,
          planted_bugs, unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]

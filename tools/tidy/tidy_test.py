@@ -122,6 +122,15 @@ class TidyTest(unittest.TestCase):
                            "src/text/a.cc": '// See "--gpu", "LD_X_Y".\nint f(int a) { return --a; }\n'
                                             'const char* kEnd = "-->";\n'})
 
+    def test_riddles(self):
+        for text in ("// Nobody waits.\n", 'f("it is open to whoever asks");\n',
+                     "int x = 1;  // for who asks\n", "/* Somebody\n   waits. */\n"):
+            self.assert_finds("words", {"src/kv/a.cc": text})
+            self.assert_clean({"src/kv/a_test.cc": text, "src/kv/CMakeLists.txt": ""})
+        self.assert_clean({"src/kv/a.cc": "// The whole of it.\nint who = nobody(1);\n",
+                           "src/model/b.cc": "// For somebody who asks.\n"})
+        self.assert_finds("words", {"src/model/b.cc": "// For somebody who asks, or nobody.\n"})
+
     def test_architecture(self):
         table = "".join(f"| {layer} | `{name}` | x |\n" for name, layer in LAYERS.items())
         self.assert_clean({"ARCHITECTURE.md": table + "`text/a.cc`\n", "src/text/a.cc": "int x;\n"})

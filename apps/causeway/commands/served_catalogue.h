@@ -33,7 +33,7 @@ class ServedCatalogue final : public fleet::CatalogueReader {
   // Borrowed; before fit() and read().
   void set_slices(ServedSlices& slices) { slices_ = &slices; }
   // What a model asks of a slice, and what a slice can hold of it: a context that its KV cannot
-  // hold is not promised, because who gives no max_tokens asks for all.
+  // hold is not promised, because a request without max_tokens asks for all.
   void fit(fleet::CatalogueModel& model) const;
   Result<fleet::CatalogueFound> read(std::span<const fleet::KnownModel> known,
                                      const std::function<bool()>& cancelled) override;

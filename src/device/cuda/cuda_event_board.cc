@@ -175,7 +175,8 @@ Result<bool> CudaEventBoard::latest_done(State& state) {
 }
 
 // Several looks with the lock held once: what stands between two of them is how late the end of a
-// small copy is seen. Not for a record that is only queued: who issues it needs the lock.
+// small copy is seen. Not for a record that is only queued: the thread that issues it needs the
+// lock.
 Result<bool> CudaEventBoard::latest_spin(State& state, Nanos length) {
   constexpr int kLooks = 4;
   bool went_well = false;

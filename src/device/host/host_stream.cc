@@ -87,7 +87,7 @@ Status HostStream::record(Event& event) {
   const std::lock_guard lock(mutex_);
   CAUSEWAY_ASSIGN(const EventRecord record, machine_.events.begin(own->id()));
   Status submitted = submit(RecordWork{record});
-  // The record exists, so somebody may wait for it already.
+  // The record exists, so a thread may wait for it already.
   if (!submitted.ok()) {
     machine_.events.complete(record, machine_.clock.now(), submitted.error());
   }

@@ -31,7 +31,7 @@ class Form {
  private:
   struct Pending;
   Connection& connection_;
-  std::shared_ptr<Pending> pending_;  // shared with who compiles
+  std::shared_ptr<Pending> pending_;  // shared with the compiling thread
   std::string field_;
 };
 

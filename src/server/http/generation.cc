@@ -226,7 +226,7 @@ void Generation::cancel_rest() {
   open_runs_ = 0;
 }
 
-// Takes what the engine gave, and looks whether somebody wants this to end.
+// Takes what the engine gave, and looks whether the client or the server wants this to end.
 void Generation::absorb() {
   for (StreamItem& item : stream_.take()) {
     ChoiceRun& run = runs_[item.choice];

@@ -24,7 +24,7 @@ struct Incoming {
   bool expects_continue = false;
   bool has_body = false;
   SloHeaders slo;
-  bool may_keep = false;              // who sent it may administer: it may say keep_alive
+  bool may_keep = false;              // its sender may administer: it may say keep_alive
   std::optional<TraceContext> trace;  // its caller's, where traces are sent
 };
 
