@@ -190,7 +190,7 @@ def options_in_libraries(tree):
 
 
 def riddles(tree):
-    """Comments and texts of the product name their subject (CONTRIBUTING, Style)."""
+    """Comments and texts of the product, and pages, name their subject (CONTRIBUTING, Style)."""
     found = {}
     for source in tree.sources:
         if NOT_PRODUCT.search(str(source.path)):
@@ -204,6 +204,11 @@ def riddles(tree):
         if len(places) > RIDDLES_MAX.get(room, 0):
             for path, line, word in places:
                 yield Finding(path, line, "words", f"`{word}`: name the thread, the request, …")
+    for path, text in tree.texts.items():
+        for number, line in enumerate(text.splitlines(), 1) if path.suffix == ".md" else ():
+            word = re.search(r"\b(?:nobody|whoever)\b(?!\")", line, re.I)
+            if word:
+                yield Finding(path, number, "words", f"`{word.group(0)}`: name the subject")
 
 
 def columns(tree):

@@ -130,6 +130,8 @@ class TidyTest(unittest.TestCase):
         self.assert_clean({"src/kv/a.cc": "// The whole of it.\nint who = nobody(1);\n",
                            "src/model/b.cc": "// For somebody who asks.\n"})
         self.assert_finds("words", {"src/model/b.cc": "// For somebody who asks, or nobody.\n"})
+        self.assert_finds("words", {"docs/a.md": "Whoever asks.\n"})
+        self.assert_clean({"docs/a.md": "`test_delays_nobody`, and a client who asks.\n"})
 
     def test_architecture(self):
         table = "".join(f"| {layer} | `{name}` | x |\n" for name, layer in LAYERS.items())
