@@ -13,6 +13,7 @@
 #include "request/slo.h"
 #include "schedule/rotation_policy.h"
 #include "text/chat_template.h"
+#include "text/reasoning/reasoning_format.h"
 #include "text/tokenizer.h"
 #include "text/tool_calls/tool_call_format.h"
 
@@ -53,6 +54,7 @@ struct CatalogueEntry {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
   text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // how the model writes calls
+  text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;  // and what it thinks
   std::string chat_template_error;  // why there is none: "its folder has no …"
   std::string bos_text, eos_text;   // for templates
 };

@@ -177,6 +177,12 @@ class Serve final : public Command {
         .one_of({"auto", "hermes", "llama3_json", "mistral", "none"})
         .show_default()
         .group("Models");
+    app.add_option("--reasoning-parser", set_.catalogue.reasoning_parser,
+                   "how the models part what they think from their answers; auto: as their chat "
+                   "templates show it")
+        .one_of({"auto", "deepseek_r1", "mistral", "qwen3", "none"})
+        .show_default()
+        .group("Models");
     app.add_option("--pin", set_.catalogue.pins,
                    "a model that is never unloaded, nor evicted from the device once it is there; "
                    "may be repeated")
@@ -415,6 +421,9 @@ class Serve final : public Command {
         .show_default();
     app.add_option("--api-key", set_.server.api_keys, "key that clients must send; may be repeated")
         .one_value()  // one key each: what follows is the model
+        .group("Server");
+    app.add_flag("--trust-request-chat-template", set_.server.limits.api.chat_template,
+                 "requests may say chat_template, a template in place of the model's")
         .group("Server");
     app.add_option("--seed", set_.server.seed, "of requests that give none").group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,

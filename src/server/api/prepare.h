@@ -8,6 +8,7 @@
 
 #include "fleet/fleet.h"
 #include "request/request.h"
+#include "server/api/choice.h"
 #include "server/api/generation_request.h"
 #include "server/api/slo_headers.h"
 
@@ -29,8 +30,14 @@ struct Prepared {
   std::vector<request::Request> requests;
   std::int64_t prompt_tokens = 0;   // each prompt once
   std::vector<std::string> echoes;  // the text of each prompt, where it is to be told
+  bool begins_reasoning = false;    // the prompt has the model think, and so the answer begins
   // What the answers must match, to be compiled before the requests are submitted.
   std::optional<request::ConstraintText> constraint = {};
+
+  AnswerFormats formats() const {
+    return {.tool_calls = model->tool_calls,
+            .reasoning = {.format = model->reasoning, .begun = begins_reasoning}};
+  }
 };
 
 // The tokens of prompt `index` (0: a chat's only one).
