@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "engine/slice_handle.h"
+#include "fleet/sleep_mode.h"
 #include "request/slo.h"
 #include "schedule/rotation_policy.h"
 #include "text/chat_template.h"
@@ -83,7 +84,7 @@ enum class AskKind {
   kUnload,  // ends when it has left slices and host memory; refused while it has requests
   kPin,     // it is not unloaded from now on; where it is now does not change
   kUnpin,
-  kSleep,  // every model without requests is unloaded, pinned ones apart
+  kSleep,  // every model without requests is unloaded, pinned ones apart; SleepMode
   kWake,   // those are loaded again, as far as they fit; ends at once
   // The folder of models is read again: what is new is served, what is gone no longer, unless it
   // has requests or is pinned. Ends when that has left host memory.
@@ -95,6 +96,7 @@ struct Ask {
   AskKind kind = AskKind::kLoad;
   ModelId model = {};       // not of kSleep, kWake and kReload
   bool keeps_home = false;  // of kUnload and kSleep: weights stay in host memory
+  SleepMode mode = SleepMode::kIdle;  // of kSleep
 };
 
 // What became of the catalogue when it was read last, since the start.

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "fleet/fleet_spec.h"
+#include "fleet/sleep_mode.h"
 #include "request/request.h"
 
 namespace causeway::fleet {
@@ -36,10 +37,12 @@ struct PinAsked {  // changes nothing of where the model is
   ModelId model;
   bool pinned = false;  // or no longer
 };
-// As UnloadAsked, of all models that can go at once. They are known as those that sleep.
+// As UnloadAsked, of all models that can go once the requests of `mode` have ended. They are known
+// as those that sleep. Loads that are asked for are no requests.
 struct SleepAsked {
   RequestId ask;
   bool keeps_home = false;
+  SleepMode mode = SleepMode::kIdle;
 };
 // Those that sleep are wanted, as by ModelWanted; answered at once.
 struct WakeAsked {
