@@ -266,7 +266,11 @@ class Serve final : public Command {
   }
 
   fleet::LocalFleetOptions fleet_options(fleet::CatalogueReader* reader) const {
-    return {.load_ahead = !set_.load_on_demand, .placement = set_.placement, .reader = reader};
+    // As many as find a place once their model is loaded.
+    return {.load_ahead = !set_.load_on_demand,
+            .waiting_for_load_max = set_.engine.requests_max,
+            .placement = set_.placement,
+            .reader = reader};
   }
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
@@ -404,7 +408,8 @@ class Serve final : public Command {
         .group("Scheduling")
         .show_default("just-in-time");
     app.add_option("--max-queue", set_.engine.requests_max,
-                   "requests running and waiting; more get 429")
+                   "requests running and waiting, on a slice or for models that are being loaded; "
+                   "more get 429")
         .positive()
         .group("Scheduling")
         .show_default();
