@@ -80,7 +80,7 @@ void expect_parted(const ReasoningParser::Options& options,
 TEST(ReasoningParser, ModelsThatOpenIt) {
   expect_parted({.format = Format::kQwen3},
                 {{"<think>\nLet me see.\n\nYes.\n</think>\n\nIt is 4.\n",
-                  {"Let me see.\n\nYes.", "It is 4.\n", 38}},
+                  {"Let me see.\n\nYes.", "It is 4.\n", 34}},
                  {"\n <think>a</think>b", {"a", "b", 18}},
                  {"<think>\n\n</think>\n\nHello", {"", "Hello", 17}},
                  {"<think></think>", {"", "", 15}},
