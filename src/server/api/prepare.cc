@@ -56,10 +56,29 @@ ApiError no_template(const fleet::CatalogueEntry& model) {
                      "messages");
 }
 
-MaybeError render_with(const text::ChatTemplate& chat_template, const GenerationRequest& asked,
-                       const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
-                       std::string& out) {
-  if (auto error = check_tools(asked, chat_template, model)) return error;
+// The request's own, or the model's.
+struct UsedTemplate {
+  std::optional<text::ChatTemplate> own;
+  const text::ChatTemplate* used = nullptr;
+};
+
+MaybeError find_template(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                         UsedTemplate& out) {
+  if (!asked.chat->chat_template) {
+    if (!model.chat_template) return no_template(model);
+    out.used = &*model.chat_template;
+  } else {
+    auto own = text::ChatTemplate::compile(*asked.chat->chat_template);
+    if (!own.ok()) return bad_request("`chat_template`: " + own.error().message, "chat_template");
+    out.used = &out.own.emplace(std::move(own).value());
+  }
+  return check_tools(asked, *out.used, model);
+}
+
+MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                  std::int64_t now_unix_seconds, std::string& out) {
+  UsedTemplate chat_template;
+  if (auto error = find_template(asked, model, chat_template)) return error;
   text::ChatTemplateInput input{.messages = asked.chat->messages};
   if (asked.calls_tools) input.tools = &asked.chat->tools;
   input.extra = &asked.chat->template_kwargs;
@@ -67,9 +86,9 @@ MaybeError render_with(const text::ChatTemplate& chat_template, const Generation
   input.bos_token = model.bos_text;
   input.eos_token = model.eos_text;
   input.now_unix_seconds = now_unix_seconds;
-  auto text = chat_template.render(input);
+  auto text = chat_template.used->render(input);
   if (!text.ok()) {
-    const bool own = asked.chat->chat_template.has_value();
+    const bool own = chat_template.own.has_value();
     return bad_request((own ? "`chat_template`" : "the chat template of `" + model.name + "`") +
                            ": " + text.error().message,
                        own ? "chat_template" : "messages");
@@ -83,17 +102,6 @@ MaybeError render_with(const text::ChatTemplate& chat_template, const Generation
   return {};
 }
 
-MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
-                  std::int64_t now_unix_seconds, std::string& out) {
-  if (!asked.chat->chat_template) {
-    if (!model.chat_template) return no_template(model);
-    return render_with(*model.chat_template, asked, model, now_unix_seconds, out);
-  }
-  const auto own = text::ChatTemplate::compile(*asked.chat->chat_template);
-  if (!own.ok()) return bad_request("`chat_template`: " + own.error().message, "chat_template");
-  return render_with(*own, asked, model, now_unix_seconds, out);
-}
-
 bool begins_reasoning(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                       std::string_view prompt) {
   if (!asked.continue_final_message) return text::begins_reasoning(model.reasoning, prompt);
@@ -101,14 +109,13 @@ bool begins_reasoning(const GenerationRequest& asked, const fleet::CatalogueEntr
   return text::continues_reasoning(model.reasoning, content);
 }
 
-// `begins`: the answer does so within thinking.
 MaybeError chat_prompt(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
-                       std::int64_t now_unix_seconds, bool& begins, std::vector<TokenId>& out) {
+                       std::int64_t now_unix_seconds, EncodedPrompt& out) {
   std::string text;
   if (auto error = render(asked, model, now_unix_seconds, text)) return error;
-  begins = begins_reasoning(asked, model, text);
+  out.begins_reasoning = begins_reasoning(asked, model, text);
   // The template writes BOS itself.
-  return encode(model, text, asked.add_special_tokens.value_or(false), "messages", out);
+  return encode(model, text, asked.add_special_tokens.value_or(false), "messages", out.tokens);
 }
 
 MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& prompt,
@@ -295,11 +302,10 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
 
 MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
                          const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
-                         std::vector<TokenId>& out) {
-  bool begins = false;
+                         EncodedPrompt& out) {
   return asked.endpoint == Endpoint::kChat
-             ? chat_prompt(asked, model, now_unix_seconds, begins, out)
-             : completion_prompt(asked, asked.prompts[index], model, out);
+             ? chat_prompt(asked, model, now_unix_seconds, out)
+             : completion_prompt(asked, asked.prompts[index], model, out.tokens);
 }
 
 MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
@@ -319,10 +325,10 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   const std::size_t prompts = asked.endpoint == Endpoint::kChat ? 1 : asked.prompts.size();
   for (std::size_t i = 0; i < prompts; ++i) {
     request::Request request = common;
-    auto error = asked.endpoint == Endpoint::kChat
-                     ? chat_prompt(asked, model, context.now_unix_seconds, out.begins_reasoning,
-                                   request.prompt)
-                     : completion_prompt(asked, asked.prompts[i], model, request.prompt);
+    EncodedPrompt prompt;
+    auto error = encode_prompt(asked, i, model, context.now_unix_seconds, prompt);
+    request.prompt = std::move(prompt.tokens);
+    out.begins_reasoning = prompt.begins_reasoning;
     if (!error && asked.forces_call) error = force_calls(asked, model, out);
     if (!error) error = fit(asked, model, request);
     if (error) return error;
