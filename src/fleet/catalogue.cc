@@ -42,6 +42,9 @@ fs::path hub_snapshot(const fs::path& folder) {
 
 void read_chat_template(const ModelSource& source, const EntryOptions& options,
                         CatalogueEntry& entry) {
+  // Requests may bring a template where the model has none.
+  entry.tool_calls = options.tool_calls.value_or(text::ToolCallFormat::kNone);
+  entry.reasoning = options.reasoning.value_or(text::ReasoningFormat::kNone);
   auto loaded = [&]() -> Result<text::ChatTemplate> {
     if (options.chat_template.empty()) return text::load_chat_template(source.directory);
     CAUSEWAY_ASSIGN(std::string file, weights::read_small_file(options.chat_template, mib(1)));
@@ -51,6 +54,7 @@ void read_chat_template(const ModelSource& source, const EntryOptions& options,
   if (loaded.ok()) {
     entry.chat_template = std::move(loaded).value();
     entry.tool_calls = options.tool_calls.value_or(entry.chat_template->tool_calls());
+    entry.reasoning = options.reasoning.value_or(entry.chat_template->reasoning());
   } else if (loaded.error().code == ErrorCode::kNotFound && options.chat_template.empty()) {
     entry.chat_template_error =
         "its folder has no chat_template.jinja, and tokenizer_config.json no \"chat_template\"";

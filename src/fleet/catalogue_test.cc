@@ -112,6 +112,15 @@ TEST_F(LoadEntry, TheTemplateShowsHowCallsAreWritten) {
   EXPECT_FALSE(load().value()->chat_template->takes_tools());
 }
 
+TEST_F(LoadEntry, TheTemplateShowsHowThinkingIsMarked) {
+  EXPECT_EQ(load().value()->reasoning, text::ReasoningFormat::kNone);
+  write_file(folder_.path() / "chat_template.jinja", "{{ content.split('</think>')[-1] }}");
+  EXPECT_EQ(load().value()->reasoning, text::ReasoningFormat::kQwen3);
+  for (const auto given : {text::ReasoningFormat::kNone, text::ReasoningFormat::kDeepSeekR1}) {
+    EXPECT_EQ(load({.chat_template = {}, .reasoning = given}).value()->reasoning, given);
+  }
+}
+
 TEST_F(LoadEntry, BrokenTemplateIsReportedToChatRequestsOnly) {
   write_file(folder_.path() / "chat_template.jinja", "{% for %}");
   const auto entry = load().value();

@@ -10,9 +10,11 @@
 
 #include "base/result.h"
 #include "engine/slice_handle.h"
+#include "fleet/sleep_mode.h"
 #include "request/slo.h"
 #include "schedule/rotation_policy.h"
 #include "text/chat_template.h"
+#include "text/reasoning/reasoning_format.h"
 #include "text/tokenizer.h"
 #include "text/tool_calls/tool_call_format.h"
 
@@ -53,6 +55,7 @@ struct CatalogueEntry {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
   text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // how the model writes calls
+  text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;  // and what it thinks
   std::string chat_template_error;  // why there is none: "its folder has no …"
   std::string bos_text, eos_text;   // for templates
 };
@@ -82,7 +85,7 @@ enum class AskKind {
   kUnload,  // ends when it has left slices and host memory; refused while it has requests
   kPin,     // it is not unloaded from now on; where it is now does not change
   kUnpin,
-  kSleep,  // every model without requests is unloaded, pinned ones apart
+  kSleep,  // every model without requests is unloaded, pinned ones apart; SleepMode
   kWake,   // those are loaded again, as far as they fit; ends at once
   // The folder of models is read again: what is new is served, what is gone no longer, unless it
   // has requests or is pinned. Ends when that has left host memory.
@@ -94,6 +97,7 @@ struct Ask {
   AskKind kind = AskKind::kLoad;
   ModelId model = {};       // not of kSleep, kWake and kReload
   bool keeps_home = false;  // of kUnload and kSleep: weights stay in host memory
+  SleepMode mode = SleepMode::kIdle;  // of kSleep
 };
 
 // How the catalogue changed when it was read last, since the start.

@@ -168,7 +168,7 @@ void FleetCore::State::on(const RequestEnded& event) {
   // planted bug: a request that is held again, as its slice was lost, counts as one that runs
   was_held && !CAUSEWAY_PLANTED(32) ? held -= 1 : model.running -= 1;
   touch(model);
-  requests.erase(at);
+  forget(event.request);
 }
 
 void FleetCore::State::on(const ModelWanted& event) {
@@ -369,7 +369,7 @@ void FleetCore::State::refuse_held(RequestId request, request::FinishReason reas
   CAUSEWAY_DCHECK(held > 0, "a request that is refused was counted as held");
   held -= 1;
   const bool loads = requests.at(request).loads;
-  requests.erase(request);
+  forget(request);
   if (loads) {
     if (reason == request::FinishReason::kError) return answer(request, error);
     return answer(request, stopped ? unavailable("the server is shutting down")
@@ -465,6 +465,7 @@ FleetCore::~FleetCore() = default;
 std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
   state_->now = std::max(state_->now, now);
   std::visit([this](const auto& one) { state_->on(one); }, event);
+  state_->fall_asleep();
   if (!state_->moving.empty() || state_->resizing) state_->advance();
   state_->add_up();
   return std::exchange(state_->actions, {});

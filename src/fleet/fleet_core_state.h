@@ -91,6 +91,11 @@ class FleetCore::State {
     std::int64_t left = 0;  // of them
     Status result;          // the first that failed
   };
+  // An ask for all to sleep that waits for requests.
+  struct Sleeping {
+    bool keeps_home = false;
+    std::unordered_set<RequestId> until;  // these have ended
+  };
   // Why the first model finds no place.
   struct NoRoom {
     Bytes free, could_go;  // of host memory
@@ -123,6 +128,9 @@ class FleetCore::State {
   void on(const PinAsked& event);
   void on(const SleepAsked& event);
   void on(const WakeAsked& event);
+  void forget(RequestId request);
+  void fall_asleep();
+  void send_to_sleep(RequestId ask, bool keeps_home);
   bool takes_ask(RequestId ask);
   void answer(RequestId ask, Status result);
   void answer_leaving(const Status& result);
@@ -230,6 +238,7 @@ class FleetCore::State {
   std::vector<Slice> slices;
   std::unordered_map<RequestId, Asked> requests;
   std::unordered_map<RequestId, Leaving> leaving;  // asks for models to leave, not answered yet
+  std::unordered_map<RequestId, Sleeping> sleeping;  // asks that have not begun
   bool asleep = false;                             // models were sent to sleep, and not woken
   std::int64_t held = 0;
   std::optional<Bytes> host_budget;

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "fleet/fleet_spec.h"
+#include "fleet/sleep_mode.h"
 #include "request/request.h"
 
 namespace causeway::fleet {
@@ -36,10 +37,12 @@ struct PinAsked {  // changes nothing of where the model is
   ModelId model;
   bool pinned = false;  // or no longer
 };
-// Every model that can go at once is to go, as by UnloadAsked. These models are known as sleeping.
+// Every model that can go once the requests of `mode` have ended is to go, as by UnloadAsked. These
+// models are known as sleeping. Loads that are asked for are no requests.
 struct SleepAsked {
   RequestId ask;
   bool keeps_home = false;
+  SleepMode mode = SleepMode::kIdle;
 };
 // The sleeping models are wanted, as by ModelWanted. It is answered at once.
 struct WakeAsked {

@@ -21,7 +21,7 @@ Event event_of(const Ask& ask) {
     case AskKind::kUnload: return UnloadAsked{ask.id, ask.model, ask.keeps_home};
     case AskKind::kPin: return PinAsked{ask.id, ask.model, true};
     case AskKind::kUnpin: return PinAsked{ask.id, ask.model, false};
-    case AskKind::kSleep: return SleepAsked{ask.id, ask.keeps_home};
+    case AskKind::kSleep: return SleepAsked{ask.id, ask.keeps_home, ask.mode};
     case AskKind::kReload: return ReloadAsked{ask.id};
     case AskKind::kWake: break;
   }

@@ -98,6 +98,7 @@ Result<ChatTemplate> ChatTemplate::compile(std::string source, JinjaLimits limit
   ChatTemplate made(std::move(compiled));
   made.takes_tools_ = source.find("tools") != std::string::npos;
   made.tool_calls_ = tool_call_format_of(source);
+  made.reasoning_ = reasoning_format_of(source);
   return made;
 }
 

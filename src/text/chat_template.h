@@ -23,6 +23,7 @@
 
 #include "base/result.h"
 #include "text/jinja/limits.h"
+#include "text/reasoning/reasoning_format.h"
 #include "text/tool_calls/tool_call_format.h"
 
 namespace causeway::text {
@@ -62,12 +63,15 @@ class ChatTemplate {
   bool takes_tools() const { return takes_tools_; }
   // By the marks in its source: how a model that it was made for writes calls.
   ToolCallFormat tool_calls() const { return tool_calls_; }
+  // Likewise: how it parts what it thinks from its answer.
+  ReasoningFormat reasoning() const { return reasoning_; }
 
  private:
   explicit ChatTemplate(std::unique_ptr<const jinja::Template> compiled);
   std::unique_ptr<const jinja::Template> compiled_;
   bool takes_tools_ = false;
   ToolCallFormat tool_calls_ = ToolCallFormat::kNone;
+  ReasoningFormat reasoning_ = ReasoningFormat::kNone;
 };
 
 // For the last message to be continued: `rendered` up to where the text of that message, `content`,

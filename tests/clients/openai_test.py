@@ -425,6 +425,82 @@ class Tools(Suite):
             self.skipTest("the model's template takes no answers of tools")
 
 
+# A form that thinks first. Forms hold from the first token on, and what begins with the mark is
+# parted as any answer.
+THINKING = {"regex": "<think>\\n[ab ]{20,40}c\\n</think>\\n\\n[de]{5,9}f"}
+
+
+class Reasoning(Suite):
+    """Of a model whose template knows thinking, else skipped."""
+
+    def think(self, **parameters):
+        extra = {"structured_outputs": THINKING, **parameters.pop("extra_body", {})}
+        try:
+            answer = self.chat(max_tokens=200, extra_body=extra, **parameters)
+        except openai.BadRequestError as error:
+            self.assertEqual(error.code, "unsupported")
+            self.skipTest("this build has no XGrammar")
+        return answer
+
+    def whole(self, **parameters):
+        answer = self.think(**parameters)
+        if answer.usage.completion_tokens_details is None:
+            self.skipTest("the model's template knows no thinking")
+        return answer
+
+    def test_thinking_is_parted(self):
+        answer = self.whole(temperature=0)
+        message, usage = answer.choices[0].message, answer.usage
+        self.assertRegex(message.reasoning_content, r"^[ab][ab ]*c$|^c$")
+        self.assertRegex(message.content, r"^[de]{5,9}f$")
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+        thought = usage.completion_tokens_details.reasoning_tokens
+        self.assertTrue(0 < thought < usage.completion_tokens, usage)
+        reasoning, content = "", ""
+        for chunk in self.think(temperature=0, stream=True,
+                                stream_options={"include_usage": True}):
+            if not chunk.choices:
+                self.assertEqual(chunk.usage.completion_tokens_details.reasoning_tokens, thought)
+                continue
+            delta = chunk.choices[0].delta
+            reasoning += getattr(delta, "reasoning_content", None) or ""
+            content += delta.content or ""
+        self.assertEqual((reasoning, content), (message.reasoning_content, message.content))
+
+    def test_thinking_is_left_out(self):
+        told = self.whole(temperature=0)
+        left_out = self.whole(temperature=0, logprobs=True, extra_body={"include_reasoning": False})
+        message = left_out.choices[0].message
+        self.assertIsNone(getattr(message, "reasoning_content", None))
+        self.assertEqual(message.content, told.choices[0].message.content)
+        self.assertEqual(left_out.usage.completion_tokens, told.usage.completion_tokens)
+        self.assertEqual(left_out.usage.completion_tokens_details,
+                         told.usage.completion_tokens_details)
+        answered = (left_out.usage.completion_tokens -
+                    left_out.usage.completion_tokens_details.reasoning_tokens)
+        self.assertEqual(len(left_out.choices[0].logprobs.content), answered)
+
+    def test_prompts_that_open_it(self):
+        self.whole()  # or this is skipped
+        answer = self.chat(extra_body={"chat_template_kwargs": {"thinking": True},
+                                       "ignore_eos": True})
+        message = answer.choices[0].message
+        if message.reasoning_content is None:
+            self.skipTest("the model's template has no such switch")
+        self.assertIsNone(message.content)
+        self.assertEqual(answer.usage.completion_tokens_details.reasoning_tokens,
+                         answer.usage.completion_tokens)
+        # A form holds from the first token on, and so there is no thinking.
+        formed = self.chat(extra_body={"chat_template_kwargs": {"thinking": True},
+                                       "structured_outputs": {"choice": ["yes", "no"]}})
+        self.assertIn(formed.choices[0].message.content, {"yes", "no"})
+
+    def test_it_goes_back_in(self):
+        for name in ("reasoning_content", "reasoning"):
+            messages = QUESTION + [{"role": "assistant", "content": "4", name: "so it is"}]
+            self.assertGreater(self.chat(messages=messages).usage.prompt_tokens, 0)
+
+
 class Errors(Suite):
     def test_unknown_model(self):
         for model in ("nobody", "/etc/passwd", "../" + MODEL):

@@ -177,6 +177,12 @@ class Serve final : public Command {
         .one_of({"auto", "hermes", "llama3_json", "mistral", "none"})
         .show_default()
         .group("Models");
+    app.add_option("--reasoning-parser", set_.catalogue.reasoning_parser,
+                   "how the models part what they think from their answers; auto: as their chat "
+                   "templates show it")
+        .one_of({"auto", "deepseek_r1", "mistral", "qwen3", "none"})
+        .show_default()
+        .group("Models");
     app.add_option("--pin", set_.catalogue.pins,
                    "a model that is never unloaded, nor evicted from the device once it is there; "
                    "may be repeated")
@@ -260,7 +266,11 @@ class Serve final : public Command {
   }
 
   fleet::LocalFleetOptions fleet_options(fleet::CatalogueReader* reader) const {
-    return {.load_ahead = !set_.load_on_demand, .placement = set_.placement, .reader = reader};
+    // As many as find a place once their model is loaded.
+    return {.load_ahead = !set_.load_on_demand,
+            .waiting_for_load_max = set_.engine.requests_max,
+            .placement = set_.placement,
+            .reader = reader};
   }
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
@@ -398,7 +408,8 @@ class Serve final : public Command {
         .group("Scheduling")
         .show_default("just-in-time");
     app.add_option("--max-queue", set_.engine.requests_max,
-                   "requests running and waiting; more get 429")
+                   "requests running and waiting, on a slice or for models that are being loaded; "
+                   "more get 429")
         .positive()
         .group("Scheduling")
         .show_default();
@@ -415,6 +426,9 @@ class Serve final : public Command {
         .show_default();
     app.add_option("--api-key", set_.server.api_keys, "key that clients must send; may be repeated")
         .one_value()  // one key each: what follows is the model
+        .group("Server");
+    app.add_flag("--trust-request-chat-template", set_.server.limits.api.chat_template,
+                 "requests may say chat_template, a template in place of the model's")
         .group("Server");
     app.add_option("--seed", set_.server.seed, "of requests that give none").group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,

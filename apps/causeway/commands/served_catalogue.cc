@@ -27,7 +27,8 @@ Result<std::unique_ptr<fleet::CatalogueEntry>> ServedCatalogue::entry_of(
   return fleet::load_entry(id, source,
                            {.max_model_len = Tokens(options_.max_model_len),
                             .chat_template = options_.chat_template,
-                            .tool_calls = text::tool_call_format_named(options_.tool_call_parser)});
+                            .tool_calls = text::tool_call_format_named(options_.tool_call_parser),
+                            .reasoning = text::reasoning_format_named(options_.reasoning_parser)});
 }
 
 Result<std::vector<fleet::CatalogueModel>> ServedCatalogue::read_all() const {

@@ -16,7 +16,7 @@ namespace causeway::app {
 struct CatalogueOptions {
   std::string model, models_dir;  // one of them
   std::string served_model_name, chat_template;
-  std::string tool_call_parser = "auto";
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
   std::vector<std::string> pins, max_resident;
   std::int64_t max_model_len = 0;
 };

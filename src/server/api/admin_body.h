@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "fleet/sleep_mode.h"
 #include "server/api/generation_request.h"
 
 namespace causeway::server {
@@ -20,8 +21,9 @@ MaybeError parse_admin_body(std::string_view body, const ApiLimits& limits, bool
                             AdminBody& out);
 
 // Reads the query of /sleep, as vLLM has it. level=1 (the default): weights stay in host memory;
-// level=2: they do not.
-MaybeError parse_sleep_query(std::string_view query, bool& keeps_home);
+// level=2: they do not. mode=wait or abort, of requests; without it models that have some stay
+// awake. vLLM's third mode, keep, freezes requests, which nothing here does.
+MaybeError parse_sleep_query(std::string_view query, bool& keeps_home, fleet::SleepMode& mode);
 // Reads the query of /wake_up: tags=weights and tags=kv_cache, each any number of times. All is
 // woken whatever they say.
 MaybeError parse_wake_query(std::string_view query);

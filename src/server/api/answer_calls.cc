@@ -1,4 +1,6 @@
-// What a chat's choice says: its text and its calls of tools, as events and whole.
+// What a chat's choice says: its reasoning, its text and its calls of tools, as events and whole.
+#include <utility>
+
 #include "base/random.h"
 #include "server/api/answer_writer.h"
 #include "server/api/json_write.h"
@@ -49,12 +51,17 @@ void AnswerWriter::append_calls(std::string& out, const ChoiceText& choice, bool
 
 void AnswerWriter::append_delta(std::string& out, const ChoiceText& choice) const {
   out += ",\"delta\":{";
-  if (!choice.text.empty()) {
-    out += "\"content\":";
-    append_json_string(out, choice.text);
-  }
+  std::string_view comma;
+  const auto append_text = [&](std::string_view name, std::string_view text) {
+    if (text.empty()) return;
+    out += std::exchange(comma, ",");
+    out += name;
+    append_json_string(out, text);
+  };
+  append_text("\"reasoning_content\":", choice.reasoning);
+  append_text("\"content\":", choice.text);
   if (!choice.calls.empty()) {
-    if (!choice.text.empty()) out += ',';
+    out += comma;
     append_calls(out, choice, true);
   }
   out += '}';
@@ -62,10 +69,14 @@ void AnswerWriter::append_delta(std::string& out, const ChoiceText& choice) cons
 
 void AnswerWriter::append_message(std::string& out, const ChoiceText& choice) const {
   out += R"(,"message":{"role":"assistant","content":)";
-  if (choice.text.empty() && !choice.calls.empty()) {
+  if (choice.text.empty() && !(choice.calls.empty() && choice.reasoning.empty())) {
     out += "null";
   } else {
     append_json_string(out, choice.text);
+  }
+  if (reasoning_) {
+    out += ",\"reasoning_content\":";
+    choice.reasoning.empty() ? (void)(out += "null") : append_json_string(out, choice.reasoning);
   }
   out += ",\"refusal\":null";
   if (!choice.calls.empty()) {

@@ -16,6 +16,7 @@ struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;
+  std::int64_t reasoning_tokens = -1;  // of those of completions; -1: it is not told
 };
 
 // The text of one choice to be told: all of it, or what is new.
@@ -27,6 +28,7 @@ struct ChoiceText {
   std::span<const text::ToolCallDelta> calls;
   std::span<const TokenId> prompt_tokens;  // to be told with this: of the whole answer or its start
   std::span<const PlacedToken> prompt_scores;  // likewise
+  std::string_view reasoning = {};
 };
 
 class AnswerWriter {
@@ -44,6 +46,7 @@ class AnswerWriter {
     bool tokens_as_ids = false;         // log-probabilities spell tokens as "token_id:5"
     std::uint64_t call_ids = 0;         // decides the ids of calls of tools
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
+    bool reasoning = false;      // messages tell it, or that there is none
     bool include_usage = false;  // events carry "usage": null, the last one the numbers
   };
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
@@ -85,6 +88,7 @@ class AnswerWriter {
   std::int32_t prompt_logprobs_;
   bool token_ids_;
   bool tokens_as_ids_;
+  bool reasoning_;
   bool include_usage_;
   std::uint64_t call_ids_;
   text::ToolCallFormat tool_calls_;

@@ -60,7 +60,8 @@ void check(const Prepared& prepared) {
 
 // The prompt as if it were the answer: a choice with the request's stops, written out.
 void answer(const GenerationRequest& asked, const Prepared& prepared) {
-  Choice choice(*model().tokenizer, asked, text::ToolCallFormat::kHermes);
+  Choice choice(*model().tokenizer, asked,
+                {text::ToolCallFormat::kHermes, {text::ReasoningFormat::kQwen3}});
   for (const TokenId id : prepared.requests[0].prompt) {
     request::OutputToken token;
     token.token = id;
@@ -76,15 +77,20 @@ void answer(const GenerationRequest& asked, const Prepared& prepared) {
   head.prompt_logprobs = asked.prompt_logprobs;
   head.token_ids = asked.return_token_ids;
   head.tokens_as_ids = asked.tokens_as_ids;
+  head.reasoning = true;
   const AnswerWriter writer(head, *model().tokenizer);
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();
   const auto calls = choice.take_calls();
   std::vector<request::OutputToken> prompt;
   for (const TokenId id : prepared.requests[0].prompt) prompt.push_back({id, -1.0f, {{id, -1.0f}}});
+  const std::string reasoning = choice.take_reasoning();
+  CAUSEWAY_CHECK(asked.include_reasoning || reasoning.empty());
+  CAUSEWAY_CHECK(choice.reasoning_tokens() <= choice.generated());
   const auto scores = place_prompt(*model().tokenizer, prompt, text);
   const ChoiceText whole{
-      0, text, tokens, choice.finish_reason(), calls, prepared.requests[0].prompt, scores};
+      0,      text,     tokens, choice.finish_reason(), calls, prepared.requests[0].prompt,
+      scores, reasoning};
   std::string out;
   writer.append_role_event(out, 0, whole.prompt_tokens);
   writer.append_event(out, whole);

@@ -38,6 +38,7 @@ struct ApiLimits {
   std::size_t embedded_max = 2048;              // inputs
   std::int64_t embedded_numbers_max = 1 << 22;  // of the embeddings of one answer
   bool keep_alive = false;                      // how long its model stays
+  bool chat_template = false;                   // instead of the model's
 };
 
 enum class Endpoint { kChat, kCompletions, kEmbeddings };
@@ -98,6 +99,7 @@ struct GenerationRequest {
   std::optional<bool> add_special_tokens;
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the answer goes on where the last message ends
+  bool include_reasoning = true;        // it is told, beside the content
   bool calls_tools = false;  // the template is given tools, and calls are taken out of the text
   bool parallel_tool_calls = true;
   bool forces_call = false;  // with calls_tools: the answer is calls and nothing else

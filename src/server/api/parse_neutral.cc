@@ -24,8 +24,7 @@ constexpr std::array<std::string_view, 5> kNeutralWhenEmpty = {
 
 constexpr std::array<std::string_view, 2> kNeutralWhenFalse = {"use_beam_search", "early_stopping"};
 
-constexpr std::array<std::string_view, 2> kNeutralWhenTrue = {"spaces_between_special_tokens",
-                                                              "include_reasoning"};
+constexpr std::array<std::string_view, 1> kNeutralWhenTrue = {"spaces_between_special_tokens"};
 
 struct NeutralText {
   std::string_view name;

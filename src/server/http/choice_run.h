@@ -8,6 +8,7 @@
 #include "fleet/fleet.h"
 #include "server/api/answer_writer.h"
 #include "server/api/choice.h"
+#include "server/api/prepare.h"
 #include "server/metrics.h"
 #include "server/tracing/request_trace.h"
 
@@ -22,15 +23,17 @@ struct ChoiceRun {
     std::vector<text::ToolCallDelta> calls;
     std::vector<TokenId> prompt_ids;
     std::vector<PlacedToken> prompt_scores;
+    std::string reasoning;
     ChoiceText as_text(std::size_t index) const {
-      return {index, text, tokens, finish_reason, calls, prompt_ids, prompt_scores};
+      return {index, text, tokens, finish_reason, calls, prompt_ids, prompt_scores, reasoning};
     }
   };
 
-  ChoiceRun(const fleet::CatalogueEntry& of, const GenerationRequest& asked,
+  // `request` is one of `prepared`.
+  ChoiceRun(const Prepared& prepared, const GenerationRequest& asked,
             const request::Request& request, Nanos arrived)
-      : choice(*of.tokenizer, asked, of.tool_calls),
-        model(&of),
+      : choice(*prepared.model->tokenizer, asked, prepared.formats()),
+        model(prepared.model),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
         slo(request.slo),
         arrival(arrived) {

@@ -67,6 +67,11 @@ class Generation {
     return failure_ || (open_runs_ == 0 && submitted_ == prepared_.requests.size());
   }
   Usage usage() const;
+  // Chats of a model that thinks.
+  bool parts_reasoning() const {
+    return asked_.endpoint == Endpoint::kChat && prepared_.model != nullptr &&
+           prepared_.model->reasoning != text::ReasoningFormat::kNone;
+  }
   // An embedding has come: what is asked for of it, of length 1.
   void take_embedding(std::size_t run, std::vector<float>& embedding);
   void append_body(std::string& out);
@@ -172,6 +177,7 @@ void Generation::begin_runs() {
   head.prompt_logprobs = asked_.prompt_logprobs;
   head.token_ids = asked_.return_token_ids;
   head.tokens_as_ids = asked_.tokens_as_ids;
+  head.reasoning = parts_reasoning() && asked_.include_reasoning;
   head.include_usage = asked_.include_usage;
   if (asked_.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
@@ -182,7 +188,7 @@ void Generation::begin_runs() {
   if (asked_.endpoint == Endpoint::kEmbeddings) embeddings_.resize(prepared_.requests.size());
   for (const request::Request& request : prepared_.requests) {
     const std::size_t prompt = runs_.size() / static_cast<std::size_t>(asked_.n);
-    runs_.emplace_back(*prepared_.model, asked_, request, arrival_);
+    runs_.emplace_back(prepared_, asked_, request, arrival_);
     if (asked_.echo) runs_.back().set_echo(prepared_.echoes[prompt]);
   }
 }
@@ -261,7 +267,11 @@ void Generation::take_embedding(std::size_t run, std::vector<float>& embedding) 
 Usage Generation::usage() const {
   Usage usage{prepared_.prompt_tokens, 0, 0};
   for (const std::int64_t cached : cached_tokens_) usage.cached_tokens += cached;
-  for (const ChoiceRun& run : runs_) usage.completion_tokens += run.choice.generated();
+  if (parts_reasoning()) usage.reasoning_tokens = 0;
+  for (const ChoiceRun& run : runs_) {
+    usage.completion_tokens += run.choice.generated();
+    usage.reasoning_tokens += run.choice.reasoning_tokens();
+  }
   return usage;
 }
 
@@ -353,6 +363,7 @@ void Generation::append_news(std::string& out) {
     if (!run.has_news()) continue;
     const std::int64_t cached = cached_tokens_[i / static_cast<std::size_t>(asked_.n)];
     Usage so_far{run.prompt_tokens, 0, cached};
+    if (parts_reasoning()) so_far.reasoning_tokens = run.choice.reasoning_tokens();
     const Usage* const told = asked_.continuous_usage ? &so_far : nullptr;
     if (asked_.endpoint == Endpoint::kChat && !std::exchange(run.introduced, true)) {
       writer_->append_role_event(out, i, run.prompt_ids, told);
