@@ -35,7 +35,8 @@ class Choice {
   // The engine's last word. kCancelled after a stop string is a stop.
   void finish(request::FinishReason reason);
 
-  // What came since the last call.
+  // What came since the last call. ToolCallDelta::text_before counts bytes of the text that is
+  // taken together with the calls.
   std::string take_text() { return std::exchange(text_, {}); }
   std::vector<PlacedToken> take_tokens() { return std::exchange(tokens_, {}); }
   std::vector<text::ToolCallDelta> take_calls() { return std::exchange(calls_, {}); }
