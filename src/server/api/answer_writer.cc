@@ -1,5 +1,6 @@
 #include "server/api/answer_writer.h"
 
+#include "server/api/answer_parts.h"
 #include "server/api/json_write.h"
 #include "server/api/prompt_scores.h"
 
@@ -170,7 +171,9 @@ void AnswerWriter::append_logprobs(std::string& out, const ChoiceText& choice) c
   if (!logprobs_) {
     out += "null";
   } else if (chat_) {
-    append_chat_logprobs(out, choice.tokens);
+    out += "{\"content\":[";
+    append_scored_tokens(out, tokenizer_, tokens_as_ids_, choice.tokens);
+    out += "],\"refusal\":null}";
   } else {
     append_completion_logprobs(out, choice);
   }

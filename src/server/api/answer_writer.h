@@ -1,5 +1,5 @@
-// Writes answers of both endpoints, whole or as server-sent events, straight into strings. The part
-// that all events of a stream share is written once.
+// Writes answers of chats and completions, whole or as server-sent events, straight into strings.
+// The part that all events of a stream share is written once.
 #pragma once
 
 #include <cstdint>
@@ -65,14 +65,10 @@ class AnswerWriter {
 
  private:
   void append_logprobs(std::string& out, const ChoiceText& choice) const;
-  void append_chat_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
   void append_completion_logprobs(std::string& out, const ChoiceText& choice) const;
   void append_completion_top(std::string& out, const PlacedToken& placed, std::size_t most) const;
-  void append_chat_token(std::string& out, TokenId id, float logprob) const;
   void append_completion_token(std::string& out, TokenId id) const;
-  void append_token_as_id(std::string& out, TokenId id) const;
   void append_calls(std::string& out, const ChoiceText& choice, bool event) const;
-  void append_call_id(std::string& out, std::size_t choice, int call) const;
   void append_delta(std::string& out, const ChoiceText& choice) const;
   void append_message(std::string& out, const ChoiceText& choice) const;
   void append_tail(std::string& out, const ChoiceText& choice) const;

@@ -9,7 +9,7 @@ namespace causeway::server {
 Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
                const AnswerFormats& formats)
     : tokenizer_(tokenizer),
-      detokenizer_(tokenizer, asked.endpoint == Endpoint::kChat && !asked.continue_final_message
+      detokenizer_(tokenizer, asked.chats() && !asked.continue_final_message
                                   ? text::Detokenizer::Begin::kStart
                                   : text::Detokenizer::Begin::kContinuation),
       matcher_(asked.stop, asked.include_stop_in_output),
@@ -56,8 +56,12 @@ void Choice::add_content(std::string text) {
 }
 
 void Choice::take_parsed() {
+  const std::size_t before = text_.size();
   text_ += parser_->take_content();
-  for (text::ToolCallDelta& delta : parser_->take_calls()) calls_.push_back(std::move(delta));
+  for (text::ToolCallDelta& delta : parser_->take_calls()) {
+    delta.text_before += before;
+    calls_.push_back(std::move(delta));
+  }
 }
 
 bool Choice::is_mark(TokenId token) const {

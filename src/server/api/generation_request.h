@@ -1,5 +1,5 @@
-// A body of /v1/chat/completions, /v1/completions or /v1/embeddings, validated as far as that is
-// possible without the model: prepare.h does the rest.
+// What a body of /v1/chat/completions, /v1/completions, /v1/responses or /v1/embeddings asks for,
+// validated as far as that is possible without the model: prepare.h does the rest.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ struct ApiLimits {
   bool chat_template = false;                   // instead of the model's
 };
 
-enum class Endpoint { kChat, kCompletions, kEmbeddings };
+enum class Endpoint { kChat, kCompletions, kEmbeddings, kResponses };
 
 // The JSON that a chat template reads; defined in chat_body.h, which holds the heavy header.
 struct ChatBody;
@@ -62,9 +62,11 @@ struct GenerationRequest {
   bool echo_only() const { return max_tokens == 0; }
   // The field that the prompt comes from.
   std::string_view prompt_field() const {
-    if (endpoint == Endpoint::kEmbeddings) return "input";
+    if (endpoint == Endpoint::kEmbeddings || endpoint == Endpoint::kResponses) return "input";
     return endpoint == Endpoint::kChat ? "messages" : "prompt";
   }
+  // A template renders a conversation, and a message answers it.
+  bool chats() const { return endpoint == Endpoint::kChat || endpoint == Endpoint::kResponses; }
   // Frees what only prepare() reads.
   void drop_prompt();
 
@@ -117,7 +119,11 @@ struct GenerationRequest {
   std::optional<std::int64_t> dimensions;  // the first; empty: all
   bool base64 = false;
 
-  std::unique_ptr<ChatBody> chat;  // kChat, until drop_prompt()
+  // kResponses: members of its answer that say again what was asked for, as JSON:
+  // "instructions":…,"metadata":…
+  std::string response_echo;
+
+  std::unique_ptr<ChatBody> chat;  // of one that chats(), until drop_prompt()
   std::vector<Prompt> prompts;     // of the others
 };
 

@@ -49,11 +49,11 @@ MaybeError check_tools(const GenerationRequest& asked, const text::ChatTemplate&
                      "tools");
 }
 
-ApiError no_template(const fleet::CatalogueEntry& model) {
+ApiError no_template(const GenerationRequest& asked, const fleet::CatalogueEntry& model) {
   const std::string why = model.chat_template_error.empty() ? "" : ": " + model.chat_template_error;
   return bad_request("the model `" + model.name + "` has no chat template" + why +
                          "; use /v1/completions, or give the server a template",
-                     "messages");
+                     std::string(asked.prompt_field()));
 }
 
 // The request's own, or the model's.
@@ -65,7 +65,7 @@ struct UsedTemplate {
 MaybeError find_template(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                          UsedTemplate& out) {
   if (!asked.chat->chat_template) {
-    if (!model.chat_template) return no_template(model);
+    if (!model.chat_template) return no_template(asked, model);
     out.used = &*model.chat_template;
   } else {
     auto own = text::ChatTemplate::compile(*asked.chat->chat_template);
@@ -91,7 +91,7 @@ MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& m
     const bool own = chat_template.own.has_value();
     return bad_request((own ? "`chat_template`" : "the chat template of `" + model.name + "`") +
                            ": " + text.error().message,
-                       own ? "chat_template" : "messages");
+                       own ? "chat_template" : std::string(asked.prompt_field()));
   }
   if (asked.continue_final_message) {
     const auto& content = asked.chat->messages.back()["content"].get_ref<const std::string&>();
@@ -115,7 +115,8 @@ MaybeError chat_prompt(const GenerationRequest& asked, const fleet::CatalogueEnt
   if (auto error = render(asked, model, now_unix_seconds, text)) return error;
   out.begins_reasoning = begins_reasoning(asked, model, text);
   // The template writes BOS itself.
-  return encode(model, text, asked.add_special_tokens.value_or(false), "messages", out.tokens);
+  return encode(model, text, asked.add_special_tokens.value_or(false), asked.prompt_field(),
+                out.tokens);
 }
 
 MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& prompt,
@@ -137,7 +138,7 @@ MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& mode
   const std::string field(asked.prompt_field());
   if (prompt == 0) return bad_request("the prompt has no tokens", field);
   const std::int64_t room = model.max_model_len.count - prompt;
-  const std::int64_t fallback = asked.endpoint == Endpoint::kChat
+  const std::int64_t fallback = asked.chats()
                                     ? std::max<std::int64_t>(room, 1)
                                     : std::clamp<std::int64_t>(room, 1, kCompletionTokensDefault);
   // The engine generates a token at least.
@@ -277,7 +278,9 @@ MaybeError force_calls(const GenerationRequest& asked, const fleet::CatalogueEnt
     const Status fits =
         grammar::check_constraint({request::ConstraintKind::kJsonSchema, parameters->dump()});
     if (fits.ok()) continue;
-    const std::string field = "tools[" + std::to_string(i) + "].function.parameters";
+    const bool flat = asked.endpoint == Endpoint::kResponses;
+    const std::string field =
+        "tools[" + std::to_string(i) + (flat ? "].parameters" : "].function.parameters");
     return bad_request("`" + field + "`: " + fits.error().message, field);
   }
   out.constraint =
@@ -294,7 +297,7 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
     request.sampling.seed = seed + first + static_cast<std::uint64_t>(i);
     out.requests.push_back(request);
     // A chat tells them once.
-    if (asked.endpoint == Endpoint::kChat) request.sampling.prompt_logprobs = -1;
+    if (asked.chats()) request.sampling.prompt_logprobs = -1;
   }
 }
 
@@ -303,9 +306,8 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
 MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
                          const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
                          EncodedPrompt& out) {
-  return asked.endpoint == Endpoint::kChat
-             ? chat_prompt(asked, model, now_unix_seconds, out)
-             : completion_prompt(asked, asked.prompts[index], model, out.tokens);
+  return asked.chats() ? chat_prompt(asked, model, now_unix_seconds, out)
+                       : completion_prompt(asked, asked.prompts[index], model, out.tokens);
 }
 
 MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
@@ -322,7 +324,7 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   if (auto error = set_stops(asked, model, common)) return error;
   if (auto error = set_edits(asked, model, common)) return error;
   const std::uint64_t seed = asked.seed ? static_cast<std::uint64_t>(*asked.seed) : context.seed;
-  const std::size_t prompts = asked.endpoint == Endpoint::kChat ? 1 : asked.prompts.size();
+  const std::size_t prompts = asked.chats() ? 1 : asked.prompts.size();
   for (std::size_t i = 0; i < prompts; ++i) {
     request::Request request = common;
     EncodedPrompt prompt;

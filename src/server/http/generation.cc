@@ -8,6 +8,7 @@
 #include "server/api/answer_writer.h"
 #include "server/api/embeddings.h"
 #include "server/api/prepare.h"
+#include "server/api/response_writer.h"
 #include "server/http/answer_head.h"
 #include "server/http/choice_run.h"
 #include "server/http/form.h"
@@ -19,6 +20,7 @@ namespace {
 
 Endpoint endpoint_of(Route route) {
   if (route == Route::kEmbeddings) return Endpoint::kEmbeddings;
+  if (route == Route::kResponses) return Endpoint::kResponses;
   return route == Route::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
 }
 
@@ -56,6 +58,7 @@ class Generation {
  private:
   // On a preparing thread.
   void prepare_now(const std::string& body);
+  void begin_writer(const std::string& id);
   void begin_runs();
   // As many as may be open at a time.
   void submit();
@@ -104,6 +107,7 @@ class Generation {
   std::vector<std::vector<float>> embeddings_;  // Endpoint::kEmbeddings: by run
   std::vector<std::int64_t> cached_tokens_;     // of each prompt: the most that a choice found
   std::optional<AnswerWriter> writer_;
+  std::optional<ResponseWriter> response_;  // instead of it: Endpoint::kResponses
   bool begun_ = false;  // the head of the events has been written
   Nanos next_keep_alive_;
 };
@@ -165,10 +169,25 @@ void Generation::prepare_now(const std::string& body) {
   asked_.drop_prompt();
 }
 
-void Generation::begin_runs() {
+void Generation::begin_writer(const std::string& id) {
+  if (asked_.endpoint == Endpoint::kResponses) {
+    const request::SamplingParams& sampling = prepared_.requests.front().sampling;
+    const ResponseWriter::Head head{.id = id,
+                                    .created_unix_seconds = unix_seconds(),
+                                    .model = prepared_.model->name,
+                                    .echo = asked_.response_echo,
+                                    .temperature = sampling.temperature,
+                                    .top_p = sampling.top_p,
+                                    .logprobs = asked_.top_logprobs >= 0,
+                                    .call_ids = context_.draw(),
+                                    .tool_calls = prepared_.model->tool_calls};
+    response_.emplace(head, *prepared_.model->tokenizer);
+    std::string().swap(asked_.response_echo);
+    return;
+  }
   AnswerWriter::Head head;
   head.endpoint = asked_.endpoint;
-  head.id = hex_of(context_.draw());
+  head.id = id;
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
   head.logprobs = asked_.top_logprobs >= 0;
@@ -182,7 +201,12 @@ void Generation::begin_runs() {
   if (asked_.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
-  trace_.asked(prepared_, head.id);
+}
+
+void Generation::begin_runs() {
+  const std::string id = hex_of(context_.draw());
+  begin_writer(id);
+  trace_.asked(prepared_, id);
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
   runs_.reserve(prepared_.requests.size());
   if (asked_.endpoint == Endpoint::kEmbeddings) embeddings_.resize(prepared_.requests.size());
@@ -301,6 +325,7 @@ void Generation::append_body(std::string& out) {
   std::vector<ChoiceText> choices;
   for (ChoiceRun& run : runs_) news.push_back(run.take());
   for (std::size_t i = 0; i < news.size(); ++i) choices.push_back(news[i].as_text(i));
+  if (response_) return response_->append_answer(out, choices.front(), usage(), unix_seconds());
   writer_->append_answer(out, choices, usage());
 }
 
@@ -361,6 +386,11 @@ void Generation::append_news(std::string& out) {
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     ChoiceRun& run = runs_[i];
     if (!run.has_news()) continue;
+    if (response_) {
+      const ChoiceRun::News news = run.take();
+      response_->append_news(out, news.as_text(i));
+      continue;
+    }
     const std::int64_t cached = cached_tokens_[i / static_cast<std::size_t>(asked_.n)];
     Usage so_far{run.prompt_tokens, 0, cached};
     if (parts_reasoning()) so_far.reasoning_tokens = run.choice.reasoning_tokens();
@@ -375,6 +405,11 @@ void Generation::append_news(std::string& out) {
 }
 
 void Generation::append_end(std::string& out) {
+  if (response_) {
+    failure_ ? response_->append_failure(out, *failure_)
+             : response_->append_end(out, usage(), unix_seconds());
+    return;
+  }
   if (failure_) {
     append_error_event(out, *failure_);
   } else if (asked_.include_usage) {
