@@ -55,7 +55,7 @@ TEST(SpecialTokensMap, WinsOverTheConfiguration) {
 }
 
 TEST(SpecialTokensMap, DoesNotCountBesideListedTokens) {
-  for (const std::string& map : {R"({"eos_token": "<e>", "bos_token": "<s>"})", "[", "{\"bos\"}"}) {
+  for (const char* map : {R"({"eos_token": "<e>", "bos_token": "<s>"})", "[", "{\"bos\"}"}) {
     const auto tokenizer = with_names(R"({"eos_token": "</s>", "added_tokens_decoder": {}})", map);
     ASSERT_NE(tokenizer, nullptr) << map;
     EXPECT_EQ(tokenizer->eos(), 3) << map;

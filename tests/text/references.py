@@ -3,6 +3,7 @@ the oracles and the published ones of the test data."""
 
 import base64
 import json
+import os
 import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ import tiktoken
 import tokenizers
 
 from comparison import each
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a test is one of many on its machine
 
 QWEN_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
                 r"\s*[\r\n]+|\s+(?!\S)|\s+")

@@ -30,11 +30,7 @@ PROGRESS_S = 10
 def made_json(texts):
     made = texts.rng.choice([tokenizer_oracle.unigram_files, tokenizer_oracle.word_files,
                              tokenizer_oracle.bpe_files])
-    # Making all files of a kind to take one would cost more than the texts.
-    name, file = next(itertools.islice(made(texts), texts.rng.randrange(12), None), (None, None))
-    if file is None:
-        name, file = next(made(texts))
-    return references.of_file(name, file)
+    return references.of_file(*texts.rng.choice(list(made(texts))))
 
 
 def made_ranks(texts):
