@@ -74,7 +74,7 @@ constexpr const char* kQwenTemplate =
     "{{- '<|im_start|>' + message.role + '\\n' }}\n"
     "{%- if message.content is string %}\n"
     "{{- message.content }}\n"
-    "{%- else %}\n"
+    "{%- elif message.content %}\n"
     "{%- for part in message.content %}{{- part.text }}{%- endfor %}\n"
     "{%- endif %}\n"
     "{{- '<|im_end|>' }}\n"

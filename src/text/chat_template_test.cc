@@ -89,6 +89,9 @@ TEST_F(ChatTemplateFiles, QwenVersion1SpeaksChatml) {
             "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1 + 1?\n<|im_end|>\n"
             "<|im_start|>assistant\n2<|im_end|>\n" +
                 asks);
+  const Json silent = Json::parse(R"([{"role": "assistant", "content": null}])");
+  EXPECT_EQ(loaded->render({.messages = silent, .add_generation_prompt = false}).value(),
+            system + "<|im_start|>assistant\n<|im_end|>");
   const Json answer = Json::parse(R"([{"role": "assistant", "content": "And"}])");
   EXPECT_EQ(loaded->render({.messages = answer, .add_generation_prompt = false}).value(),
             system + "<|im_start|>assistant\nAnd<|im_end|>");
