@@ -44,6 +44,7 @@ struct CatalogueEntry {
   std::string name;
   std::int64_t created_unix_seconds = 0;
   Tokens max_model_len;
+  Tokens max_prompt{0};  // 0: a prompt may be as long as fits
   // How much device memory its weights may take; beyond that they are streamed. Zero: no limit.
   Bytes max_resident = {};
   request::Slo slo;                        // of requests that name no targets
