@@ -45,8 +45,8 @@ class StepExecutor {
   virtual Status submit(request::Batch batch, weights::StepWeights weights) = 0;
 
   // The masks that follow for the step that was submitted last, which awaits some, in the order of
-  // its entries: once, before the next step of a resident model is submitted. A row that none is for may sample any token. Its
-  // logits are computed meanwhile; its result cannot come before. Engine-loop thread; does not
+  // its entries: once, before the next step of a resident model is submitted. A row that none is
+  // for may sample any token. The step's result cannot come before. Engine-loop thread; does not
   // block. An error: the step fails, as its result will say. Only where capabilities().late_masks.
   virtual Status supply_masks(StepId /*step*/, std::vector<request::LateMask> /*masks*/) {
     CAUSEWAY_CHECK(false, "an executor that takes no late masks is given some");

@@ -1,5 +1,5 @@
-// For tests of sequences whose output must match a grammar: matchers that do as they are told, and an
-// executor whose steps end when the test says so.
+// For tests of sequences whose output must match a grammar: matchers that do as they are told, and
+// an executor whose steps end when the test says so.
 #pragma once
 
 #include <memory>
