@@ -208,22 +208,6 @@ void EngineCore::State::recompute(const std::vector<RequestId>& requests, Nanos 
   }
 }
 
-request::LogitEdits EngineCore::State::edits_of(const Sequence& sequence, Tokens end) {
-  const request::Request& request = sequence.request;
-  request::LogitEdits edits{
-      .mask = {}, .allowed = request.allowed_tokens, .bias = request.logit_bias, .banned = {}};
-  // Counted by place, which is known also while the tokens before it are pending.
-  if (end - sequence.prompt < request.min_tokens) edits.banned = request.stop_tokens;
-  if (sequence.matcher != nullptr) {
-    CAUSEWAY_CHECK(sequence.matcher->wait(Nanos(0)) == request::MaskState::kReady &&
-                       end.count == std::ssize(sequence.tokens),
-                   "a sequence with a grammar runs before it is known what may follow");
-    const auto mask = sequence.matcher->mask();
-    edits.mask.assign(mask.begin(), mask.end());
-  }
-  return edits;
-}
-
 std::int64_t EngineCore::State::scored_rows(const Sequence& sequence, const schedule::Run& run) {
   if (!sequence.scoring) return 0;
   // The row of its last token tells what follows the prompt.
@@ -505,6 +489,7 @@ void EngineCore::State::launch(Nanos now) {
   step.refused.clear();
   step.weights.clear();
   request::Batch batch = make_batch(lane, step);
+  step.awaits_masks = batch.awaits_masks();
   step.computes = models.at(batch.model).facts.step_of(Tokens(std::ssize(batch.tokens)));
   CAUSEWAY_DCHECK(std::ssize(batch.entries) == std::ssize(step.decision.runs), "an entry a run");
   std::int64_t row = 0;
@@ -514,7 +499,8 @@ void EngineCore::State::launch(Nanos now) {
     step.scored.push_back(scored_rows(sequence, run));
     row += step.scored.back();
     if (run.samples) sequence.sampled_row = row++;
-    if (run.samples && sequence.matcher != nullptr) scheduler.hold(run.sequence, true);
+    const bool formed = run.samples && sequence.matcher != nullptr;
+    if (formed && !goes_ahead(sequence)) scheduler.hold(run.sequence, true);
     step.sequences.push_back(&sequence);
   }
   ++steps_started;

@@ -43,11 +43,12 @@ struct Sequence {
   bool scoring = false;                          // rows of the prompt are to be scored yet
   std::vector<double> pooled;                    // [hidden], the sum so far; empty: nothing yet
   std::optional<request::ModelSwitch> switched;  // goes out with its next token
-  // For a sequence whose output must match a grammar. It is held in the scheduler from the step
-  // that samples it until what may follow is known (core_masks.cc).
+  // For a sequence whose output must match a grammar (core_masks.cc).
   std::unique_ptr<request::TokenMatcher> matcher;
-  Nanos mask_since;          // when that began to be computed
+  Nanos mask_since;          // when the next mask began to be computed
   Nanos mask_patience = {};  // how long the loop may yet wait for it, in all
+  // It stepped back: it stays held until so many steps of its lane have ended.
+  std::int64_t void_until = 0;
 
   std::int64_t output_tokens() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt.count;
@@ -202,8 +203,19 @@ class EngineCore::State {
   // core_masks.cc. A request has come with a constraint; its next token has come.
   void begin_matching(Sequence& sequence, Nanos now);
   void follow(Sequence& sequence, TokenId token, Nanos now);
-  // Releases those whose masks are there, and ends those that will have none.
+  // Whether it may be in a step before what its mask needs is known: that step awaits the mask.
+  bool goes_ahead(const Sequence& sequence) const;
+  // Releases those whose masks are there, ends those that will have none, and supplies the step
+  // that awaits masks when all are there.
   void take_masks(Nanos now);
+  void look_at_masks(Nanos now);
+  // False: its mask is not there, and is to be looked at again.
+  bool take_mask(Sequence& sequence, request::MaskState state, Nanos now);
+  // It is late: the sequence is held, or if it went ahead, waited for a little.
+  void wait_for_mask(Sequence& sequence, Nanos now);
+  // Gives up what a step in flight computes for a sequence whose mask is late.
+  void step_back(Sequence& sequence, Nanos now);
+  void supply_masks();
   // How many of the rows that the run computes are to be scored; they are its first.
   static std::int64_t scored_rows(const Sequence& sequence, const schedule::Run& run);
   // They have been scored.
@@ -214,7 +226,7 @@ class EngineCore::State {
   static void pool(Sequence& sequence, const schedule::Run& run,
                    std::span<const request::SampledToken> rows);
   // How a request changes the logits of the token that takes place `end`.
-  static request::LogitEdits edits_of(const Sequence& sequence, Tokens end);
+  request::LogitEdits edits_of(const Sequence& sequence, Tokens end) const;
   // Hands the decided step to the executor. One that is refused fails at once, or when the step in
   // flight in its lane has ended.
   void launch(Nanos now);

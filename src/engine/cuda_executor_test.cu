@@ -1,7 +1,8 @@
 // CudaExecutor and CudaSampler on small models of random weights, driven by EngineCore:
 //   - against HostExecutor on the same weights and requests (greedy, seeds, penalties,
 //     edits of logits, log-probabilities), in chunks, with arrivals and preemption;
-//   - one and two steps in flight: the same to the bit where batches are the same;
+//   - one and two steps in flight: the same to the bit where batches are the same, also where masks
+//     follow a step that awaits them;
 //   - steps and models that are refused, models that leave;
 //   - kernels that are loaded ahead: what that takes, what is left to the first request, and that
 //     answers are the same;
@@ -14,7 +15,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/testing/arguments.h"
@@ -313,6 +317,78 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   report.check(one.preemptions + two.preemptions > 0, std::string(name) + ": nobody was preempted");
 }
 
+// Two of three tokens may follow: which ones, the last token and how many came before it say.
+class ThirdsMatcher final : public request::TokenMatcher {
+ public:
+  explicit ThirdsMatcher(std::int64_t vocab) : vocab_(vocab) { fill(0); }
+  request::MaskState wait(Nanos) override { return request::MaskState::kReady; }
+  std::span<const std::uint32_t> mask() const override { return mask_; }
+  void advance(TokenId token) override { fill(++count_ + token); }
+
+ private:
+  void fill(std::int64_t turn) {
+    mask_.assign(static_cast<std::size_t>(vocab_ + 31) / 32, 0);
+    for (std::int64_t t = 0; t < vocab_; ++t) {
+      if ((t + turn) % 3 != 0) mask_[static_cast<std::size_t>(t / 32)] |= 1u << (t % 32);
+    }
+  }
+
+  const std::int64_t vocab_;
+  std::int64_t count_ = 0;
+  std::vector<std::uint32_t> mask_;
+};
+
+class Thirds final : public request::Constraint {
+ public:
+  explicit Thirds(std::int64_t vocab) : vocab_(vocab) {}
+  const request::ConstraintText& text() const override { return text_; }
+  std::unique_ptr<request::TokenMatcher> begin(std::vector<TokenId> output) const override {
+    auto matcher = std::make_unique<ThirdsMatcher>(vocab_);
+    for (const TokenId token : output) matcher->advance(token);
+    return matcher;
+  }
+
+ private:
+  const std::int64_t vocab_;
+  const request::ConstraintText text_;
+};
+
+bool keeps_form(const Answer& answer) {
+  std::int64_t turn = 0, count = 0;
+  for (const TokenId token : answer.ids()) {
+    if ((token + turn) % 3 == 0) return false;
+    turn = ++count + token;
+  }
+  return true;
+}
+
+// Of every two requests one has a form: its masks follow with two steps in flight, and are there
+// with one.
+void check_late_masks(device::Device& device, std::uint64_t seed, Report& report) {
+  Slices slices(tiny_config(model::Family::kLlama), device, seed,
+                {.rows = 256, .slots = 128, .frames = 4096});
+  Random random(seed);
+  for (const std::int64_t count : {1, 2, 33, 100}) {
+    auto requests =
+        random_requests({.count = count, .output_max = 40, .stops = false, .top_logprobs = 2},
+                        random);
+    TinyRun run = make_run(slices, kFrames);
+    const auto form = std::make_shared<Thirds>(run.vocab);
+    for (std::size_t i = 0; i < requests.size(); i += 2) requests[i].constraint = form;
+    const TinyReport two = run_requests(run, slices.gpu(), requests);
+    run.options.steps_in_flight_max = 1;
+    const TinyReport one = run_requests(run, slices.gpu(), requests);
+    const std::string name = std::to_string(count) + " requests, every second with a form";
+    report.check(one.broken.empty() && two.broken.empty(), name + ": " + one.broken + two.broken);
+    report.check(equal_to_the_bit(one.answers, two.answers),
+                 name + ": late masks make a difference");
+    report.check(one.steps == two.steps, name + ": another number of steps");
+    for (std::size_t i = 0; i < requests.size(); i += 2) {
+      report.check(keeps_form(two.answers.at(requests[i].id.value)), name + ": a form is broken");
+    }
+  }
+}
+
 // All come at once and end by length: every step's batch is the same.
 void check_in_flight(device::Device& device, std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(model::Family::kLlama), device, seed,
@@ -488,6 +564,7 @@ int run(std::uint64_t seed) {
   check_against_host("gemma2", model::Family::kGemma2, *device, seed + 7, report);
   check_against_host("gemma3", model::Family::kGemma3Text, *device, seed + 8, report);
   check_in_flight(*device, seed + 3, report);
+  check_late_masks(*device, seed + 3, report);
   check_refusals(*device, seed + 4, report);
   measure_company(*device, seed + 5, report);
   return report.finish();

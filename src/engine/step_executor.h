@@ -31,6 +31,8 @@ class StepExecutor {
     bool streams = false;
     // Moves KV between HBM and host memory: batches may have copies.
     bool rotates = false;
+    // Of resident models, takes batches in which masks follow (LogitEdits::mask_follows).
+    bool late_masks = false;
   };
 
   virtual ~StepExecutor() = default;
@@ -41,6 +43,15 @@ class StepExecutor {
   // no other step, and `weights` stays valid. An error: the step was not started; its copies of KV
   // were all the same.
   virtual Status submit(request::Batch batch, weights::StepWeights weights) = 0;
+
+  // The masks that follow for the step that was submitted last, which awaits some, in the order of
+  // its entries: once, before the next step of a resident model is submitted. A row that none is
+  // for may sample any token. The step's result cannot come before. Engine-loop thread; does not
+  // block. An error: the step fails, as its result will say. Only where capabilities().late_masks.
+  virtual Status supply_masks(StepId /*step*/, std::vector<request::LateMask> /*masks*/) {
+    CAUSEWAY_CHECK(false, "an executor that takes no late masks is given some");
+    return {};
+  }
 
   // The result of a step that has ended: of resident models in the order of their submission; that
   // of a streamed model when it ends, before or after any of these. Blocks until there is one or

@@ -179,9 +179,10 @@ class Scheduler {
   Handle add(const NewSequence& sequence);
   // Removes a sequence in any state; the caller releases its frames and twins.
   void remove(Handle sequence);
-  // Only with rotation: a copy of its KV failed, so that it waits again and is computed from its
-  // start. True: of what steps in flight sample for it nothing counts; they read what is not there.
-  // The caller releases its frames.
+  // One that runs, or is in host memory, waits again and is computed from its start. True: of what
+  // steps in flight sample for it nothing counts. The caller releases its frames.
+  bool restart(Handle sequence);
+  // Likewise, since a copy of its KV failed. Only with rotation.
   bool lost(Handle sequence);
 
   // One that is held is passed over, in whatever state: what its next token may be is not known

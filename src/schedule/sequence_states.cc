@@ -196,9 +196,15 @@ void Scheduler::State::order_models_by_lag(Nanos now) {
 }
 
 bool Scheduler::lost(Handle sequence) {
+  CAUSEWAY_CHECK(state_->rotation != nullptr, "nothing is copied without rotation");
+  // A twin that cannot be copied would be found again, and fail again.
+  state_->table[static_cast<SlotIndex>(sequence.value)].distrusts = true;
+  return restart(sequence);
+}
+
+bool Scheduler::restart(Handle sequence) {
   const auto index = static_cast<SlotIndex>(sequence.value);
   Slot& slot = state_->table[index];
-  CAUSEWAY_CHECK(state_->rotation != nullptr, "nothing is copied without rotation");
   CAUSEWAY_CHECK(slot.live && (slot.facts.running || slot.facts.rotary), "it has nothing to lose");
   if (slot.facts.running) {
     // Its rows in steps in flight are void, and so are the tokens that they sample.
@@ -209,8 +215,6 @@ bool Scheduler::lost(Handle sequence) {
     state_->leave_outside(index);
   }
   slot.facts.rotary = false;
-  // A twin that cannot be copied would be found again, and fail again.
-  slot.distrusts = true;
   state_->wait_again(index);
   return slot.voided;
 }
