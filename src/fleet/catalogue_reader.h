@@ -21,6 +21,10 @@ struct CatalogueModel {
   ModelSpec spec = {};  // what it asks of a slice; its name, targets and pin are the entry's
 };
 
+// Whether `a` is loaded before `b` while neither is asked for: pinned ones first, then those of
+// which most requests are expected, then in the catalogue's order.
+bool loads_before(const CatalogueModel& a, const CatalogueModel& b);
+
 // A model as the fleet knows it, by ModelId.
 struct KnownModel {
   std::string name;

@@ -65,11 +65,13 @@ struct ModelStatus {
   ModelState state = ModelState::kUnloaded;
   Bytes host_bytes;    // of weights in host memory
   Bytes device_bytes;  // of these, cached on devices
-  // For a ready model that is streamed: how many bytes cross the link at every step, and how long a
-  // step is expected to take for it. Zero where nothing is streamed, or the link's rate is not
-  // known.
+  // Of a ready model that is streamed: how many bytes cross the link at every step.
   Bytes streamed_bytes;
+  // How long a step is expected to take: of a streamed model by what the link grants, of one whose
+  // slice or link is asked for more than it has by those sums; zero: its target is expected to be
+  // kept, or nothing is known of the link.
   Nanos predicted_tpot;
+  bool best_effort = false;  // that is longer than its target
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;  // and loads that were asked for
   std::int64_t requests_rotary = 0;   // whose KV is in host memory

@@ -18,10 +18,6 @@ Error load_error(const std::string& name, const Error& error) {
       "the model '" + name + "' could not be loaded");
 }
 
-Nanos onset_of(const RequestArrived& event) {
-  return event.arrival + nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
-}
-
 // How much a request that ends counts in the mean of what requests take of their slices.
 constexpr double kWorkOfLast = 1.0 / 64;
 
@@ -70,6 +66,11 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
                    "idle models that take nothing of a slice have no places to count");
     slices.emplace_back().spec = slice;
   }
+}
+
+Nanos FleetCore::State::onset_of(const RequestArrived& event) const {
+  const Nanos slack = nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
+  return event.arrival + time.skew() + slack;
 }
 
 void FleetCore::State::enter(Model& model, ModelPhase phase) {
@@ -332,6 +333,22 @@ void FleetCore::State::route(Model& model, RequestId request) {
   actions.emplace_back(Route{request, model.slice});
 }
 
+Nanos FleetCore::State::predicted_tpot(const Model& model) const {
+  if (model.phase != ModelPhase::kReady) return {};
+  return nanos_from_seconds(to_seconds(model.spec.slo.tpot) * view.excess(model.slice, {}, {}));
+}
+
+// Once the sums have what is routed.
+void FleetCore::State::predict_tpots() {
+  for (Action& action : actions) {
+    auto* const route = std::get_if<Route>(&action);
+    if (route == nullptr) continue;
+    const Model& model = model_of(requests.at(route->request).model);
+    const Nanos tpot = predicted_tpot(model);
+    if (tpot > model.spec.slo.tpot) route->predicted_tpot = tpot;
+  }
+}
+
 // What is between the ends of two requests while a slice has some is what one takes of it. One mean
 // for all slices: by its own, one that stands still would look as good as before, and one that has
 // just ended many would draw all that come.
@@ -463,18 +480,20 @@ FleetCore::FleetCore(FleetSpec spec, const FleetOptions& options,
 FleetCore::~FleetCore() = default;
 
 std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
-  state_->now = std::max(state_->now, now);
+  state_->now = state_->time.at(now);
   std::visit([this](const auto& one) { state_->on(one); }, event);
   state_->fall_asleep();
   if (!state_->moving.empty() || state_->resizing) state_->advance();
   state_->add_up();
+  state_->predict_tpots();
   return std::exchange(state_->actions, {});
 }
 
 std::optional<Nanos> FleetCore::next_wakeup() const {
   std::optional<Nanos> next;
   const auto consider = [&](Nanos at) {
-    if (at > state_->now) next = std::min(next.value_or(at), at);
+    const Nanos of_clock = at - state_->time.skew();
+    if (at > state_->now) next = std::min(next.value_or(of_clock), of_clock);
   };
   if (state_->resizing && !state_->resizing->asked) consider(state_->resizing->until);
   const bool up = state_->any_up() || state_->resizing;
@@ -506,10 +525,7 @@ ModelSeen FleetCore::model(ModelId id) const {
 }
 
 Nanos FleetCore::predicted_tpot(ModelId id) const {
-  const State::Model& model = state_->model_of(id);
-  if (model.phase != ModelPhase::kReady) return {};
-  const double excess = state_->view.excess(model.slice, {}, {});
-  return nanos_from_seconds(to_seconds(model.spec.slo.tpot) * excess);
+  return state_->predicted_tpot(state_->model_of(id));
 }
 
 std::int64_t FleetCore::models() const { return std::ssize(state_->models); }

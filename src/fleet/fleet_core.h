@@ -104,14 +104,15 @@ class FleetCore {
   FleetCore& operator=(const FleetCore&) = delete;
 
   // Takes in an event and returns what is to be done, in this order. An event that names a model or
-  // slice that the spec does not have, or answers what was not asked for, is a CHECK.
+  // slice that the spec does not have, or answers what was not asked for, is a CHECK. `now` may be
+  // less than before: see steady_time.h.
   std::vector<Action> on_event(const Event& event, Nanos now);
   // When Woken must come at the latest; nullopt: only another event changes anything.
   std::optional<Nanos> next_wakeup() const;
 
   ModelSeen model(ModelId model) const;
-  // The time per token that the sums of its slice and link predict; zero while it is on no slice.
-  // The call adds up all models.
+  // The time per token that the sums of what is asked of its slice and link predict; zero while it
+  // is on no slice. Longer than its target: it is served by best effort.
   Nanos predicted_tpot(ModelId id) const;
   std::int64_t models() const;   // with those that were removed
   std::int64_t waiting() const;  // requests that are held

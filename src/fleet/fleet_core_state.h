@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "fleet/fleet_core.h"
 #include "fleet/fleet_view.h"
+#include "fleet/steady_time.h"
 #include "fleet/unload.h"
 
 namespace causeway::fleet {
@@ -156,9 +157,12 @@ class FleetCore::State {
   // Every change of what a model takes is told by this; sums are brought up before they are used.
   void touch(Model& model);
   void add_up();
+  Nanos predicted_tpot(const Model& model) const;
+  void predict_tpots();  // of what is routed
   void show(Model& model);
   bool another_may_fit(const Model& model) const;
   bool any_up() const;
+  Nanos onset_of(const RequestArrived& event) const;
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
   void route_held(Model& model);
@@ -258,7 +262,8 @@ class FleetCore::State {
   std::set<UnloadCandidate> unloadable;
   Bytes unloadable_sum;
   bool stopped = false;
-  Nanos now;
+  SteadyTime time;
+  Nanos now;  // by it
   Random random;
   FleetCounters counters;
   std::vector<Action> actions;

@@ -155,6 +155,9 @@ using Event =
 struct Route {
   RequestId request;
   SliceId slice;
+  // By best effort: what is asked of the slice and its link is more than they have, and a token is
+  // expected to take so long, more than the model's target. Zero: targets are expected to be kept.
+  Nanos predicted_tpot = {};
 };
 struct CancelOn {
   RequestId request;

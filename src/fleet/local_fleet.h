@@ -41,7 +41,7 @@ struct FleetSlices {
 };
 
 struct LocalFleetOptions {
-  // Load as many models as fit at once: pinned ones, then the others, in catalogue order.
+  // Load as many models as fit at once, in the order of loads_before().
   bool load_ahead = true;
   std::int64_t waiting_for_load_max = 1024;  // requests held while their models load
   Nanos room_timeout = seconds(1);           // for models that could give way to end their requests
@@ -56,6 +56,7 @@ struct LocalFleetOptions {
   // tokens at 30 ms ends within that; what is longer is computed again, prompt and all, elsewhere.
   Nanos drain_max = seconds(3);
   CatalogueReader* reader = nullptr;  // borrowed; null: the catalogue stays as it is
+  const Clock* clock = nullptr;       // borrowed; null: the machine's
 };
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target

@@ -14,6 +14,7 @@ namespace {
 
 constexpr Nanos kUnloadPoll = seconds(1);  // a stop ends the wait for a model to go this soon
 constexpr Nanos kWatch = millis(20);       // how often slices are looked at
+constexpr Nanos kEffortApart = seconds(60);  // how often the log speaks of a model's best effort
 
 Event event_of(const Ask& ask) {
   switch (ask.kind) {
@@ -89,6 +90,7 @@ FleetSpec spec_of(const std::vector<CatalogueModel>& models, const FleetSlices& 
 LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOptions& options,
                          FleetHome& home, FleetSlices slices, SerialSink& sink)
     : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : machine_clock_),
       home_(home),
       sink_(sink),
       opener_(slices.opener),
@@ -131,13 +133,9 @@ Status LocalFleet::State::begin() {
                       const std::vector<RequestId>& given_back) { on_ended(requests, given_back); },
                std::move(screen));
   const std::scoped_lock lock(mutex_);
-  // Pinned models first, so that they find room.
-  for (const bool pinned : {true, false}) {
-    for (const Slot& slot : slots_) {
-      if (!options_.load_ahead || slot.model.pinned != pinned) continue;
-      (void)tell(ModelWanted{slot.model.entry->id});  // nothing is held: nothing ends
-    }
-  }
+  std::vector<ModelId> all;
+  for (const Slot& slot : slots_) all.push_back(slot.model.entry->id);
+  if (options_.load_ahead) (void)want(std::move(all));  // nothing is held: nothing ends
   return start_threads();
 }
 
@@ -178,6 +176,9 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
     status.streamed_bytes = at->second.streamed;
     status.predicted_tpot = at->second.predicted_tpot;
   }
+  const Nanos target = entries_[index(model)]->slo.tpot, summed = core_.predicted_tpot(model);
+  if (summed > target) status.predicted_tpot = std::max(status.predicted_tpot, summed);
+  status.best_effort = status.predicted_tpot > target;
   status.requests_waiting = of_core.held;
   status.last_error = of_core.last_error;
   status.loads_failed = of_core.loads_failed;
@@ -219,6 +220,7 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
     } else {
       if (const auto* refuse = std::get_if<Refuse>(&*own)) taken = refuse->error;
       if (const auto* route = std::get_if<Route>(&*own)) routed = route->slice;
+      if (routed) note_effort(event.model, std::get<Route>(*own));
       actions.erase(own);
     }
     apply(std::move(actions), outputs);
@@ -392,11 +394,26 @@ void LocalFleet::State::route(const Route& route, Outputs& outputs) {
     request = routed_.again(route.request, slice(route.slice));
   }
   if (request) {
+    note_effort(request->model, route);
     const Status taken = give(route.slice, std::move(*request), again);
     if (taken.ok()) return;
     outputs.push_back(ended(route.request, request::FinishReason::kError, taken.error()));
   }
   apply(core_.on_event(RequestEnded{route.request}, clock_.now()), outputs);
+}
+
+// Once in a while: under load it is so of many requests.
+void LocalFleet::State::note_effort(ModelId model, const Route& route) {
+  if (route.predicted_tpot == Nanos(0)) return;
+  const CatalogueEntry& entry = *entries_[index(model)];
+  const Nanos now = clock_.now();
+  Nanos& told = slot(model).effort_told;
+  if (told > Nanos(0) && now - told < kEffortApart) return;
+  told = now;
+  spdlog::warn(
+      "{} is served by best effort: what is asked of slice {} and its link is more than they have, "
+      "so that a token is expected to take {:.0f} ms; its target is {:.0f} ms",
+      entry.name, route.slice.value, to_millis(route.predicted_tpot), to_millis(entry.slo.tpot));
 }
 
 // An error: the slice has not taken it, and it has ended. Of a slice that is lost the core is about

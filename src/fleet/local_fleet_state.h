@@ -15,6 +15,7 @@
 #include "fleet/fleet_core.h"
 #include "fleet/local_fleet.h"
 #include "fleet/routed_requests.h"
+#include "fleet/steady_time.h"
 
 namespace causeway::fleet {
 
@@ -61,6 +62,7 @@ class LocalFleet::State {
     std::map<SliceId, AttachedModel> attached;
     bool home = false;     // in host memory; the loader's alone
     bool removed = false;  // served no longer
+    Nanos effort_told;     // when the log said last that it is served by best effort
   };
   struct Held {
     request::Request request;
@@ -78,6 +80,7 @@ class LocalFleet::State {
   Outputs tell(const Event& event);
   void apply(std::vector<Action> actions, Outputs& outputs);
   void route(const Route& route, Outputs& outputs);
+  void note_effort(ModelId model, const Route& route);
   Status give(SliceId to, request::Request request, bool again);
   void refuse(const Refuse& refuse, Outputs& outputs);
   void report_left();
@@ -98,6 +101,7 @@ class LocalFleet::State {
   std::vector<ModelId> adopt(CatalogueRead& read);
   void take(CatalogueModel found, CatalogueNews& news);
   Outputs want_found(const std::vector<ModelId>& found);
+  Outputs want(std::vector<ModelId> models);  // ahead of requests
   void note(const ModelRemoved& removed);
   void note(const ModelKept& kept);
 
@@ -119,7 +123,8 @@ class LocalFleet::State {
   void note_progress(ModelId model, int percent);
 
   const LocalFleetOptions options_;
-  const RealClock clock_;
+  const RealClock machine_clock_;
+  const SteadyClock clock_;
   FleetHome& home_;
   SerialSink& sink_;
   SliceOpener* const opener_;  // null: slices stay as they are

@@ -371,6 +371,7 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
   sum.device.streamed_steps += one.device.streamed_steps;
   sum.device.tokens_again += one.device.tokens_again;
   sum.device.weights_wait += one.device.weights_wait;
+  sum.device.home_read += one.device.home_read;
   sum.device.busy += one.device.busy / slices();
   sum.weights.arrivals += one.weights.arrivals;
   sum.weights.failures += one.weights.failures;

@@ -21,7 +21,7 @@ Nanos step_least_of(const ModelShape& shape, const HardwareProfile& profile) {
 }  // namespace
 
 SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
-                                     const SimulatedMover* mover)
+                                     SimulatedMover* mover)
     : options_(options),
       clock_(clock),
       mover_(mover),

@@ -54,6 +54,10 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
   std::_Exit(1);
 }
 
+const std::map<std::string, slice::Switching> kSwitching = {{"layers", slice::Switching::kLayers},
+                                                            {"reload", slice::Switching::kReload},
+                                                            {"sleep", slice::Switching::kSleep}};
+
 struct ServeOptions {
   CatalogueOptions catalogue;
   std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
@@ -69,6 +73,7 @@ struct ServeOptions {
   double resize_interval_seconds = 60;
   bool isolate = false;
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
+  slice::Switching switching = slice::Switching::kLayers;
   double gpu_memory_utilization = 0.9;
   bool no_prefix_caching = false;
   bool load_on_demand = false;
@@ -188,6 +193,11 @@ class Serve final : public Command {
                    "may be repeated")
         .one_value()
         .group("Models");
+    app.add_option("--expected-rate", set_.catalogue.expected_rates,
+                   "MODEL=RATE: how many requests a second are expected, e.g. big=0.5; models of "
+                   "which most are expected are loaded first; default: 0; may be repeated")
+        .one_value()
+        .group("Models");
     app.add_flag("--load-on-demand", set_.load_on_demand,
                  "load a model when it is first asked for, not at start")
         .group("Models");
@@ -220,9 +230,8 @@ class Serve final : public Command {
   std::unique_ptr<fleet::EarlyLoad> load_early(
       slice::ModelHome& home, const std::vector<fleet::CatalogueModel>& models) const {
     if (set_.device != "cuda" || set_.load_on_demand || set_.isolate) return nullptr;
-    const auto pinned =
-        std::find_if(models.begin(), models.end(), [](const auto& model) { return model.pinned; });
-    const fleet::CatalogueModel& first = pinned == models.end() ? models.front() : *pinned;
+    const fleet::CatalogueModel& first =
+        *std::min_element(models.begin(), models.end(), fleet::loads_before);
     auto config = model::load_config(first.source.directory);
     if (!config.ok()) return nullptr;
     auto card = slice::cuda_card(std::move(config).value(), kv_frame());
@@ -260,6 +269,7 @@ class Serve final : public Command {
         .weights = Bytes(static_cast<std::int64_t>(set_.weights_bytes)),
         .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
         .experts = set_.experts,
+        .switching = set_.switching,
         .engine = set_.engine,
         .layout_rules = {.lasting = nanos_from_seconds(set_.resize_interval_seconds / 6),
                          .apart = nanos_from_seconds(set_.resize_interval_seconds)}};
@@ -407,6 +417,12 @@ class Serve final : public Command {
                    "the GPU while it waits)")
         .group("Scheduling")
         .show_default("just-in-time");
+    app.add_choice("--switching", set_.switching, kSwitching,
+                   "what of a model comes to the device and gives way: layers, as many as are "
+                   "needed; or, to compare, reload (all of it, before it computes) or sleep (also "
+                   "copied to host memory before it gives way)")
+        .group("Scheduling")
+        .show_default("layers");
     app.add_option("--max-queue", set_.engine.requests_max,
                    "requests running and waiting, on a slice or for models that are being loaded; "
                    "more get 429")
@@ -488,6 +504,19 @@ class Serve final : public Command {
     return {};
   }
 
+  Status check_switching() const {
+    if (set_.switching == slice::Switching::kLayers) return {};
+    if (set_.isolate) {
+      return invalid_argument("--switching: worker processes bring layers; leave out --isolate");
+    }
+    if (set_.device == "cpu" && set_.weights_bytes == 0) {
+      return invalid_argument(
+          "--switching: weights are read where they are, and nothing is switched; give "
+          "--weights-memory-bytes");
+    }
+    return {};
+  }
+
   Status finish_admin() {
     if (set_.admin_port < 0) {
       if (set_.server.limits.api.keep_alive) {
@@ -506,6 +535,7 @@ class Serve final : public Command {
     CAUSEWAY_TRY(finish_tracing());
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
+    CAUSEWAY_TRY(check_switching());
     for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,
                                       set_.kv_bytes, set_.kv_frame_bytes, set_.kv_host_bytes}) {
       if (bytes > kMemoryMax) {
@@ -541,11 +571,28 @@ class Serve final : public Command {
     std::vector<ServedModel> served;
     for (const fleet::CatalogueModel& model : models) {
       const auto card = slices.card(model.source);
-      if (card.ok()) served.push_back({model.entry->name, card->layout.bytes, model.pinned});
+      if (!card.ok()) continue;
+      served.push_back({.name = model.entry->name,
+                        .bytes = card->layout.bytes,
+                        .pinned = model.pinned,
+                        .no_room = no_room_for(*card, slices.weight_room_most())});
     }
-    return check_memory(
+    CAUSEWAY_TRY(check_memory(
         served,
-        {.pool = pool, .device = slices.weight_room(), .single = !set_.catalogue.model.empty()});
+        {.pool = pool, .device = slices.weight_room(), .single = !set_.catalogue.model.empty()}));
+    return check_any_fits(served, slices.count());
+  }
+
+  // Why it cannot even be streamed there; empty: it can.
+  std::string no_room_for(const model::ModelCard& card, const slice::WeightRoom& room) const {
+    if (room.taken_by(card.layout.bytes) <= round_up(room.budget, room.extent)) return {};
+    const auto streamed =
+        weights::streamed_model(card.layout, card.reading,
+                                {.extent = room.extent,
+                                 .budget = room.budget,
+                                 .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
+                                 .experts = set_.experts});
+    return streamed.ok() ? "" : streamed.error().message;
   }
 
   const Clock& clock_;

@@ -17,7 +17,7 @@ struct CatalogueOptions {
   std::string model, models_dir;  // one of them
   std::string served_model_name, chat_template;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
-  std::vector<std::string> pins, max_resident;
+  std::vector<std::string> pins, max_resident, expected_rates;
   std::int64_t max_model_len = 0;
 };
 
@@ -46,6 +46,8 @@ class ServedCatalogue final : public fleet::CatalogueReader {
                 std::vector<fleet::CatalogueModel>& models) const;
   Status limit_residents(const std::vector<std::string>& names,
                          std::vector<fleet::CatalogueModel>& models) const;
+  Status set_rates(const std::vector<std::string>& names,
+                   std::vector<fleet::CatalogueModel>& models) const;
   Status set_targets(const std::vector<std::string>& names,
                      std::vector<fleet::CatalogueModel>& models) const;
 

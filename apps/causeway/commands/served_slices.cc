@@ -127,6 +127,20 @@ slice::WeightRoom ServedSlices::weight_room() {
   return least;
 }
 
+slice::WeightRoom ServedSlices::weight_room_most() {
+  slice::WeightRoom most;
+  for (const Opened& one : slices_) {
+    const slice::WeightRoom room = one.slice->weight_room();
+    if (room.budget > most.budget) most = room;
+  }
+  return most;
+}
+
+std::size_t ServedSlices::count() {
+  const std::scoped_lock lock(mutex_);
+  return slices_.size();
+}
+
 fleet::SliceSpec ServedSlices::spec_of(const slice::SliceLimits& limits, fleet::LinkId link) {
   return {.link = link,
           .models_max = 0,

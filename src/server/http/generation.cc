@@ -267,6 +267,7 @@ void Generation::absorb() {
     if (auto error = run.absorb(std::move(item.output), item.at, *context_.metrics)) {
       failure_ = std::move(error);
     }
+    if (run.first_token >= Nanos(0)) trace_.began(prepared_.model->id);
     if (run.open) continue;
     --open_runs_;
     // It may have ended by a stop string, of which the engine knows nothing.

@@ -1,6 +1,7 @@
 #include "server/http/generation_trace.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/wall_clock.h"
 
@@ -48,6 +49,13 @@ void GenerationTrace::asked(const Prepared& prepared, const std::string& id) {
   trace_->top_p = first.sampling.top_p;
   trace_->choices = std::ssize(prepared.requests);
   trace_->prompt_tokens = prepared.prompt_tokens;
+}
+
+void GenerationTrace::began(ModelId model) {
+  if (!trace_ || std::exchange(began_, true)) return;
+  const fleet::ModelStatus status = context_.fleet->status(model);
+  trace_->predicted_tpot = status.predicted_tpot;
+  trace_->best_effort = status.best_effort;
 }
 
 void GenerationTrace::end(const std::vector<ChoiceRun>& runs, const Usage& usage,
