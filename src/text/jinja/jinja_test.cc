@@ -172,8 +172,8 @@ TEST(JinjaLimits, WideLayouts) {
   EXPECT_FALSE(error_of("{{ 'a' | truncate(-(2**126)) }}").message.empty());
 }
 
-// What a filter does to a large value is counted, however often it is done and however little
-// comes of it: the steps end before the patience of whoever waits for the answer.
+// The work of a filter on a large value is counted, however small its result is, so that the steps
+// end soon.
 TEST(JinjaLimits, FiltersOverLargeValuesTakeSteps) {
   JinjaLimits small;
   small.steps_max = rounds(2'000'000);
@@ -197,14 +197,14 @@ TEST(JinjaLimits, FiltersOverLargeValuesTakeSteps) {
                           "numbers | slice(3)",
                           "numbers | slice(-1)",
                           "numbers | pprint",
-                          "numbers | truncate(9)",
                           "numbers | batch(7)"}) {
     const double before = static_cast<double>(std::clock());
     const Error error = error_of(std::string("{% set text = 'ab ' * 10**6 %}"
                                              "{% set zeros = '0' * 10**6 %}"
                                              "{% set numbers = [1] * 10**5 %}"
-                                             "{% for a in range(99999) %}{% set x = ") +
-                                     use + " %}{% endfor %}",
+                                             "{% for a in range(99999) %}{% for b in range(99) %}"
+                                             "{% set x = ") +
+                                     use + " %}{% endfor %}{% endfor %}",
                                  small);
     EXPECT_THAT(error.message, HasSubstr("steps")) << use;
     const double seconds = (static_cast<double>(std::clock()) - before) / CLOCKS_PER_SEC;
@@ -217,7 +217,7 @@ TEST(JinjaLimits, FiltersCountWhatOneValueMakesOfAnother) {
   small.steps_max = rounds(2'000'000);
   small.memory_bytes_max = 32 << 20;
   for (const char* use :
-       {"('a ' ~ '\u00a0' * 10**6 ~ 'a') | wordwrap(1)",
+       {"('a ' ~ '\u00a0' * 10**5 ~ 'a') | wordwrap(1)",
         "('b ' * 10**4) | urlize(extra_schemes=['ab:'] * 10**4)",
         "'b' | urlize(extra_schemes=['a' * 10**6 ~ ':'] * 10**4)",
         "('www.a.de ' * 10**3) | urlize(target='x' * 10**6)", "'b' | urlize(rel='a ' * 10**6)",
