@@ -43,8 +43,8 @@ class Choice {
   // The engine's last word. kCancelled after a stop string is a stop.
   void finish(request::FinishReason reason);
 
-  // The text that came since the last call. ToolCallDelta::text_before counts bytes of the text that
-  // is taken together with the calls.
+  // The text that came since the last call. ToolCallDelta::text_before counts bytes of the text
+  // that is taken together with the calls.
   std::string take_text() { return std::exchange(text_, {}); }
   std::string take_reasoning() { return std::exchange(reasoning_, {}); }
   std::vector<PlacedToken> take_tokens() { return std::exchange(tokens_, {}); }
