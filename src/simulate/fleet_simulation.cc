@@ -199,7 +199,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       resumes_(resumes(options)),
       slice_options_(options.slice),
       links_(static_cast<std::size_t>(options.machines),
-             {.free = {}, .free_out = {}, .sharers = options.slices}),
+             {.free = {}, .read_until = {}, .uses = {}, .free_out = {}, .sharers = options.slices}),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models), options.keep_requests),

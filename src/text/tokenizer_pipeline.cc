@@ -6,6 +6,7 @@
 namespace causeway::text {
 namespace {
 
+using Behavior = PreTokenizer::Behavior;
 using json::Element;
 
 constexpr std::string_view kGpt2Words =
@@ -31,7 +32,6 @@ Result<Pattern> read_pattern(Element step, const std::string& where) {
 }
 
 Result<PreTokenizer::Behavior> read_behavior(Element step, const std::string& where) {
-  using Behavior = PreTokenizer::Behavior;
   CAUSEWAY_ASSIGN(const auto name, json::get_string(step, "behavior", "", where));
   if (name == "Removed") return Behavior::kRemoved;
   if (name == "Isolated") return Behavior::kIsolated;
@@ -157,7 +157,6 @@ Status add_delimiter(Element step, const std::string& where, PreTokenizer& out) 
 // Those that need no reader of their own: most are a Split with a certain expression.
 Status add_named_split(Element step, std::string_view type, const std::string& where,
                        PreTokenizer& out) {
-  using Behavior = PreTokenizer::Behavior;
   if (type == "CharDelimiterSplit") return add_delimiter(step, where, out);
   if (type == "WhitespaceSplit") return add_split_at(kWhiteSpace, Behavior::kRemoved, out);
   if (type == "Digits") {
