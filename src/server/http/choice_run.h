@@ -32,6 +32,7 @@ struct ChoiceRun {
       : choice(*of.tokenizer, asked, of.tool_calls),
         model(&of),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
+        max_tokens(request.max_tokens.count),
         slo(request.slo),
         arrival(arrived) {
     if (asked.return_token_ids) prompt_ids = request.prompt;
@@ -59,6 +60,7 @@ struct ChoiceRun {
   Choice choice;
   const fleet::CatalogueEntry* model;
   std::int64_t prompt_tokens;
+  std::int64_t max_tokens;
   std::vector<TokenId> prompt_ids;  // to be told
   std::string_view echo;            // the prompt's text, to be told; Prepared has it
   // Of the prompt, to be told: its first token, then the others as they come.
