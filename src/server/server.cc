@@ -86,9 +86,10 @@ class Server::Impl final : public engine::OutputSink {
   // Has models leave or stay as requests said.
   asio::awaitable<void> keep_models();
   Status ask(fleet::AskKind kind, ModelId model);
-  // Whether one connection more may come; where all places are taken, for an idle one that goes.
-  // On the first worker's thread.
+  // Whether one connection more may come, which is counted then; where all places are taken, for an
+  // idle one that goes. On the first worker's thread.
   bool make_room(Door door);
+  bool close_an_idle_one();
   void admit(Worker& worker, tcp::socket socket, Door door);
   void abort_all(bool connections);
   // Waits until `count` is zero; false: it is not after `limit`.
@@ -238,15 +239,21 @@ asio::awaitable<void> Server::Impl::accept(Listener& listener) {
 // So that clients of the one port do not keep those of the other out, nor those that say nothing
 // those that do.
 bool Server::Impl::make_room(Door door) {
-  std::int64_t beyond = 0;
-  {
-    const std::lock_guard lock(context_.mutex);
-    const std::int64_t admin = context_.admin_connections;
-    if (door == Door::kAdmin) return admin < options_.admin->connections_max;
-    beyond = context_.connections - admin - options_.limits.connections_max;
+  const std::lock_guard lock(context_.mutex);
+  std::int64_t& admin = context_.admin_connections;
+  if (door == Door::kAdmin) {
+    if (admin >= options_.admin->connections_max) return false;
+    ++admin;
+  } else {
+    const std::int64_t beyond = context_.connections - admin - options_.limits.connections_max;
+    if (beyond >= kGivingWayMax || (beyond >= 0 && !close_an_idle_one())) return false;
   }
-  if (beyond < 0) return true;
-  for (std::size_t tries = 0; beyond < kGivingWayMax && tries < workers_.size(); ++tries) {
+  ++context_.connections;
+  return true;
+}
+
+bool Server::Impl::close_an_idle_one() {
+  for (std::size_t tries = 0; tries < workers_.size(); ++tries) {
     if (workers_[next_to_give_way_++ % workers_.size()]->close_idlest()) return true;
   }
   return false;

@@ -208,7 +208,8 @@ TEST_F(ServerTest, IdleConnectionsGiveWayToNewOnes) {
   std::vector<std::unique_ptr<Client>> idle;
   for (int i = 0; i < 5; ++i) {
     idle.push_back(std::make_unique<Client>(server->port()));
-    if (i % 2 == 0) EXPECT_EQ(idle.back()->get("/health").status, 200);  // others say nothing
+    if (i % 2 != 0) continue;  // it says nothing
+    EXPECT_EQ(idle.back()->get("/health").status, 200);
   }
   std::vector<std::unique_ptr<Client>> more;
   for (int i = 0; i < 20; ++i) {
