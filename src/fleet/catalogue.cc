@@ -46,6 +46,21 @@ void add_eos(std::vector<TokenId>& all, const std::vector<TokenId>& more) {
   }
 }
 
+// A name on the hub: no path, whatever it has in it.
+bool is_hub_name(std::string_view name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  const std::size_t slash = std::min(name.find('/'), name.size());
+  for (const std::string_view part : {name.substr(0, slash), name.substr(slash)}) {
+    const std::string_view word = part.starts_with('/') ? part.substr(1) : part;
+    if (!part.empty() && (word.empty() || word.front() == '.')) return false;
+    if (!std::all_of(word.begin(), word.end(), plain)) return false;
+  }
+  return !name.empty() && slash > 0 && name.find("--") == std::string_view::npos;
+}
+
 void read_chat_template(const ModelSource& source, const EntryOptions& options,
                         CatalogueEntry& entry) {
   // Requests may bring a template where the model has none.
@@ -110,6 +125,18 @@ Result<ModelSource> single_model(const fs::path& directory, const std::string& n
   std::error_code error;
   const fs::path absolute = fs::weakly_canonical(directory, error);
   return ModelSource{!name.empty() ? name : absolute.filename().string(), directory};
+}
+
+Result<ModelSource> hub_model(const fs::path& hub, const std::string& name) {
+  if (!is_hub_name(name)) return not_found(name + ": there is no such folder");
+  std::string folder = "models--" + name;
+  if (const std::size_t slash = folder.find('/'); slash != std::string::npos) {
+    folder.replace(slash, 1, "--");
+  }
+  const fs::path snapshot = hub_snapshot(hub / folder);
+  if (!snapshot.empty()) return ModelSource{name, snapshot};
+  return not_found(name + ": there is no such folder, nor is it in the hub cache " + hub.string() +
+                   "; download it there, or name the folder that it is in");
 }
 
 Result<std::unique_ptr<CatalogueEntry>> load_entry(ModelId id, const ModelSource& source,

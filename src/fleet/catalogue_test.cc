@@ -48,6 +48,31 @@ TEST(FindModels, HubRevisionCannotLeaveTheCache) {
   EXPECT_EQ(found[0].directory.filename(), "111");
 }
 
+TEST(HubModel, IsFoundByItsName) {
+  TemporaryDirectory folder;
+  write_snapshot(folder.path() / "models--org--name" / "snapshots" / "111");
+  write_snapshot(folder.path() / "models--gpt2" / "snapshots" / "222");
+  const auto found = hub_model(folder.path(), "org/name");
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->name, "org/name");
+  EXPECT_EQ(found->directory.filename(), "111");
+  EXPECT_EQ(hub_model(folder.path(), "gpt2")->directory.filename(), "222");
+}
+
+TEST(HubModel, OthersAreNotThere) {
+  TemporaryDirectory folder;
+  write_snapshot(folder.path() / "models--org--name" / "snapshots" / "111");
+  write_snapshot(folder.path() / "models--.." / "snapshots" / "111");
+  for (const char* name : {"", "/", "org", "org/", "/name", "org/other", "org/name/", "org/../org",
+                           "..", "../name", "org--name", "/org/name", "./org/name", "org\\name"}) {
+    const auto found = hub_model(folder.path(), name);
+    ASSERT_FALSE(found.ok()) << name;
+    EXPECT_EQ(found.error().code, ErrorCode::kNotFound) << name;
+  }
+  EXPECT_THAT(hub_model(folder.path(), "org/other").error().message,
+              ::testing::HasSubstr(folder.path()));
+}
+
 TEST(FindModels, EmptyAndMissingFolders) {
   TemporaryDirectory folder;
   EXPECT_EQ(find_models(folder.path()).error().code, ErrorCode::kNotFound);

@@ -183,6 +183,39 @@ TEST_F(BadInput, ChunkedBodyBeyondTheLimit) {
   EXPECT_EQ(client.read_answer().status, 413);
 }
 
+// What stands before a chunk, or behind the last, is kept until it has come as a whole.
+TEST_F(BadInput, ChunksWithExtensionsOrTrailersWithoutEnd) {
+  start();
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string trailers = "0\r\n";
+  for (int i = 0; i < 20'000; ++i) trailers += "X-Trailer: a\r\n";
+  for (const std::string& flood : {"1;" + std::string(256 << 10, 'x'), trailers}) {
+    Client client(server->port());
+    client.send(head + flood);
+    EXPECT_EQ(client.read_answer().status, 431) << flood.substr(0, 20);
+    EXPECT_TRUE(client.closed_within(5000));
+  }
+  expect_alive();
+}
+
+TEST_F(BadInput, ChunksThatAreNone) {
+  start();
+  for (const char* chunk : {"g\r\n", "-1\r\n", "0x10\r\n", "10000000000000000\r\n",
+                            "ffffffffffffffff\r\n", "1\r\nab\r\n", "1 1\r\n", "\r\n"}) {
+    Client client(server->port());
+    client.send(std::string("POST /v1/completions HTTP/1.1\r\nHost: t\r\n"
+                            "Transfer-Encoding: chunked\r\n\r\n") +
+                chunk);
+    client.close_sending();
+    const Answer answer = client.read_answer();
+    EXPECT_TRUE(answer.status == 400 || answer.status == 413) << chunk << answer.status;
+    EXPECT_TRUE(error(answer).contains("message")) << chunk;
+  }
+  EXPECT_EQ(fleet->submitted(), 0);
+  expect_alive();
+}
+
 TEST_F(BadInput, HeadersBeyondTheLimit) {
   start();
   Client client(server->port());

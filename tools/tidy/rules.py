@@ -357,7 +357,7 @@ def request_fields(tree):
         return
     lists = " ".join(re.findall(r"\bk(?:Harmless|NeutralWhen\w+)\s*=\s*\{(.*?)\};", code, re.S))
     rows = " ".join(re.findall(r"\bkNeutral(?:Texts|Numbers)\s*=\s*\{(.*?)\};", code, re.S))
-    taken = set(re.findall(r'"(\w+)"', lists)) | set(re.findall(r'\{"(\w+)", *[{\d]', rows))
+    taken = set(re.findall(r'"(\w+)"', lists)) | set(re.findall(r'\{"(\w+)", *[{\d-]', rows))
     taken |= set(re.findall(r'fields\.value\("(\w+)"\)', code))
     told = set(re.findall(r"^\| `(\w+)` \|", tree.texts.get(page, ""), re.M))
     for name in sorted(taken - told):

@@ -21,6 +21,7 @@
 #include "fleet/early_load.h"
 #include "fleet/local_fleet.h"
 #include "fleet/pool_home.h"
+#include "hub_cache.h"
 #include "server/server.h"
 #include "slice/cuda_slice.h"
 #include "slice/machine.h"
@@ -80,6 +81,7 @@ struct ServeOptions {
   double grace_seconds = 30;
   server::AdminOptions admin;
   int admin_port = -1;  // there is none
+  std::string metrics_aliases = "none";
   std::string otlp_endpoint;
   double otlp_sample_ratio = 1;
   engine::EngineOptions engine;
@@ -100,6 +102,7 @@ class Serve final : public Command {
   }
 
   Status run() override {
+    set_.catalogue.hub = hub_cache([](const char* name) { return std::getenv(name); });
     const StopSignals signals;  // before any thread starts, so that all inherit the mask
     ServedCatalogue catalogue(set_.catalogue, rotation_);
     CAUSEWAY_ASSIGN(auto models, catalogue.read_all());
@@ -161,7 +164,9 @@ class Serve final : public Command {
  private:
   void declare_models() {
     auto& app = options();
-    app.add_option("model", set_.catalogue.model, "folder of one model (a Hugging Face snapshot)")
+    app.add_option("model", set_.catalogue.model,
+                   "folder of one model (a Hugging Face snapshot), or its name in the hub's cache "
+                   "(HF_HOME)")
         .group("Models");
     app.add_option("--models-dir", set_.catalogue.models_dir,
                    "serve every model of this folder or hub cache")
@@ -285,7 +290,8 @@ class Serve final : public Command {
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
   Status allow_connections() {
-    constexpr std::int64_t kOthers = 256;  // regions, models' files, listeners, logs
+    // Regions, models' files, listeners, logs, and connections that take an idle one's place.
+    constexpr std::int64_t kOthers = 320;
     const std::int64_t needed =
         set_.server.limits.connections_max + set_.admin.connections_max + kOthers;
     CAUSEWAY_ASSIGN(const std::int64_t allowed, allow_open_files(needed));
@@ -446,6 +452,11 @@ class Serve final : public Command {
     app.add_flag("--trust-request-chat-template", set_.server.limits.api.chat_template,
                  "requests may say chat_template, a template in place of the model's")
         .group("Server");
+    app.add_option("--metrics-aliases", set_.metrics_aliases,
+                   "vllm: /metrics has what vLLM counts under its names, too, for its dashboards")
+        .one_of({"none", "vllm"})
+        .show_default()
+        .group("Server");
     app.add_option("--seed", set_.server.seed, "of requests that give none").group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
                    "seconds that running requests get after SIGTERM")
@@ -533,6 +544,7 @@ class Serve final : public Command {
   Status finish_options() {
     CAUSEWAY_TRY(finish_admin());
     CAUSEWAY_TRY(finish_tracing());
+    set_.server.metrics.vllm_names = set_.metrics_aliases == "vllm";
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
     CAUSEWAY_TRY(check_switching());

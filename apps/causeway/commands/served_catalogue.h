@@ -2,6 +2,7 @@
 // the folder is read again.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -14,7 +15,8 @@
 namespace causeway::app {
 
 struct CatalogueOptions {
-  std::string model, models_dir;  // one of them
+  std::string model, models_dir;  // one of them; `model`: a folder, or a name in the hub's cache
+  std::filesystem::path hub;      // the cache
   std::string served_model_name, chat_template;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   std::vector<std::string> pins, max_resident, expected_rates;

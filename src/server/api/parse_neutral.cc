@@ -42,7 +42,8 @@ struct NeutralNumber {
   std::string_view name;
   double value;
 };
-constexpr std::array<NeutralNumber, 2> kNeutralNumbers = {{{"best_of", 1}, {"length_penalty", 1}}};
+constexpr std::array<NeutralNumber, 3> kNeutralNumbers = {
+    {{"best_of", 1}, {"length_penalty", 1}, {"truncate_prompt_tokens", -1}}};
 
 void refuse(Fields& fields, std::string_view name) {
   fields.fail(name, "is not supported by this server; leave it out");

@@ -151,9 +151,10 @@ MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& mode
   // The engine generates a token at least.
   const std::int64_t tokens = std::max<std::int64_t>(1, asked.max_tokens.value_or(fallback));
   if (tokens > room) {
-    return bad_request("the model's context is " + std::to_string(model.max_model_len.count) +
-                           " tokens; asked for are " + std::to_string(prompt) +
-                           " of the prompt and " + std::to_string(tokens) + " of the answer",
+    return bad_request("this model's maximum context length is " +
+                           std::to_string(model.max_model_len.count) + " tokens; asked for are " +
+                           std::to_string(prompt) + " of the prompt and " + std::to_string(tokens) +
+                           " of the answer",
                        field, "context_length_exceeded");
   }
   if (asked.min_tokens > tokens) {

@@ -35,6 +35,7 @@ struct ChoiceRun {
       : choice(*prepared.model->tokenizer, asked, prepared.formats()),
         model(prepared.model),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
+        max_tokens(request.max_tokens.count),
         slo(request.slo),
         arrival(arrived) {
     if (asked.return_token_ids) prompt_ids = request.prompt;
@@ -62,6 +63,7 @@ struct ChoiceRun {
   Choice choice;
   const fleet::CatalogueEntry* model;
   std::int64_t prompt_tokens;
+  std::int64_t max_tokens;
   std::vector<TokenId> prompt_ids;  // to be told
   std::string_view echo;            // the prompt's text, to be told; Prepared has it
   // The prompt's tokens that are to be told: its first token, then the others as they come.

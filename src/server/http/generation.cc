@@ -69,6 +69,8 @@ class Generation {
   bool done() const {
     return failure_ || (open_runs_ == 0 && submitted_ == prepared_.requests.size());
   }
+  // Of those whose choices have come to their ends.
+  void count_prompts() const;
   Usage usage() const;
   // Chats of a model that thinks.
   bool parts_reasoning() const {
@@ -133,6 +135,7 @@ asio::awaitable<bool> Generation::run(std::string body) {
     more = co_await answer_whole();
   }
   if (!failure_ && open_runs_ > 0) failure_ = client_closed();
+  if (!failure_) count_prompts();
   cancel_rest();
   trace_.end(runs_, usage(), failure_, begun_);
   more = more && !connection_.peer_gone();
@@ -287,6 +290,20 @@ void Generation::take_embedding(std::size_t run, std::vector<float>& embedding) 
     return;
   }
   embeddings_[run] = std::move(embedding);
+}
+
+void Generation::count_prompts() const {
+  if (asked_.endpoint == Endpoint::kEmbeddings) return;
+  const auto choices = static_cast<std::size_t>(asked_.n);
+  for (std::size_t first = 0; first < runs_.size(); first += choices) {
+    std::int64_t longest = 0;
+    for (std::size_t i = first; i < first + choices; ++i) {
+      longest = std::max(longest, runs_[i].choice.generated());
+    }
+    context_.metrics->prompt_finished(*prepared_.model, {.choices = asked_.n,
+                                                         .max_tokens = runs_[first].max_tokens,
+                                                         .generated_tokens_max = longest});
+  }
 }
 
 Usage Generation::usage() const {
