@@ -62,20 +62,33 @@ install_packages() {
     apt-get install -y -qq --no-install-recommends $missing >/dev/null
 }
 
-# A virtual environment with the clients and oracles that tests use, pinned by hash.
-install_python() {
-  local stamp=.venv/requirements.sha256 wanted
-  wanted=$(sha256sum <tests/requirements.txt)
-  if [ "$(cat $stamp 2>/dev/null)" = "$wanted" ]; then
-    say "Python test environment is up to date (.venv)"
+# install_environment FOLDER REQUIREMENTS [OPTION OF PIP…]: a virtual environment with these packages,
+# pinned by hash.
+install_environment() {
+  local folder=$1 requirements=$2 stamp=$1/requirements.sha256 wanted
+  shift 2
+  wanted=$(sha256sum <"$requirements")
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    say "The Python packages of $requirements are up to date ($folder)"
     return
   fi
-  say "Installing the Python test environment into .venv: $(grep -c == tests/requirements.txt) packages"
-  rm -rf .venv
-  /usr/bin/python3 -m venv .venv
-  .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-    -r tests/requirements.txt
-  echo "$wanted" >$stamp
+  say "Installing the $(grep -c == "$requirements") Python packages of $requirements into $folder"
+  rm -rf "$folder"
+  /usr/bin/python3 -m venv "$folder"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes "$@" \
+    -r "$requirements" || return
+  echo "$wanted" >"$stamp"
+}
+
+# The clients and oracles that tests use.
+install_python() { install_environment .venv tests/requirements.txt; }
+
+# Other projects' clients, of which what a test uses is compiled when it is imported.
+install_clients() {
+  install_environment .venv-clients tests/clients/requirements.txt --only-binary=:all: --no-compile || {
+    rm -rf .venv-clients
+    echo "  not to be had: the tests of LangChain, LiteLLM and LlamaIndex are skipped"
+  }
 }
 
 # FlashInfer's headers, which the attention kernels are compiled with where nvcc is; pinned by hash.
@@ -135,6 +148,9 @@ install_xgrammar() {
 configure() {
   local preset=$1 python=()
   if [ -x .venv/bin/python ]; then python=(-DCAUSEWAY_PYTHON="$PWD/.venv/bin/python"); fi
+  if [ -x .venv-clients/bin/python ]; then
+    python+=(-DCAUSEWAY_CLIENTS_PYTHON="$PWD/.venv-clients/bin/python")
+  fi
   # A build folder made for another path (a moved checkout) cannot be reused.
   if [ -f "build/$preset/CMakeCache.txt" ] &&
     ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "build/$preset/CMakeCache.txt"; then

@@ -15,6 +15,10 @@
 // second's go up while the first runs. Where a token is pending, it is read from the first's on the
 // device.
 //
+// A step that awaits masks is enqueued up to its logits; the sampler's rows go up and its kernels
+// are enqueued when the masks are there, before anything of the next step. No kernel waits for the
+// host.
+//
 // Beside them one step of a streamed model may be in flight, which has a workspace of its own. It
 // is enqueued range by range (model/step_ranges.h) on the same stream, in submit() and wait(), as
 // its weights arrive: no kernel waits for a copy, and other models' steps run in between.
@@ -74,6 +78,7 @@ class CudaExecutor final : public StepExecutor {
   // kUnavailable while two steps, or one of a streamed model, are in flight; kNotFound for a model
   // that was not added; kInvalidArgument for a step beyond the workspace's limits; kDevice.
   Status submit(request::Batch batch, weights::StepWeights weights) override;
+  Status supply_masks(StepId step, std::vector<request::LateMask> masks) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
   void begin_copies(std::span<const kv::KvCopy> copies) override;
   std::vector<kv::KvCopyEnd> poll_copies() override;

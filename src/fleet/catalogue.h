@@ -28,10 +28,15 @@ Result<std::vector<ModelSource>> find_models(const std::filesystem::path& folder
 // when there is no config.json.
 Result<ModelSource> single_model(const std::filesystem::path& directory, const std::string& name);
 
+// The snapshot of "org/name" (or "name") in a hub cache. kNotFound: there is none, or it is no such
+// name.
+Result<ModelSource> hub_model(const std::filesystem::path& hub, const std::string& name);
+
 struct EntryOptions {
   Tokens max_model_len{0};              // 0: what config.json says
   std::filesystem::path chat_template;  // a file that replaces the model's own, or empty
   std::optional<text::ToolCallFormat> tool_calls = {};  // empty: what the chat template shows
+  std::optional<text::ReasoningFormat> reasoning = {};  // likewise
 };
 
 // Reads config, tokenizer and template. A missing or broken chat template is no error: chat

@@ -1,5 +1,5 @@
-// Who reads the folder of models again while a fleet serves (docs/design/fleet.md, "A catalogue
-// that changes"): what a model is served as is the program's to say.
+// Reads the folder of models again while a fleet serves (docs/design/fleet.md, "A catalogue that
+// changes"). The program implements it, since it knows with which options a model is served.
 #pragma once
 
 #include <functional>

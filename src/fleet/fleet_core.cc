@@ -63,7 +63,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
     CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links()),
                    "a slice's link is one of the fleet's");
     CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
-                   "models that take nothing of a slice while nobody asks have no place to count");
+                   "idle models that take nothing of a slice have no places to count");
     slices.emplace_back().spec = slice;
   }
 }
@@ -155,7 +155,7 @@ void FleetCore::State::on(const RequestCancelled& event) {
   std::erase(model.held, event.request);
   touch(model);
   refuse_held(event.request, request::FinishReason::kCancelled, {});
-  if (CAUSEWAY_PLANTED(34)) held += 1;  // planted bug: who has cancelled is counted as held
+  if (CAUSEWAY_PLANTED(34)) held += 1;  // planted bug: a cancelled request is counted as held
 }
 
 void FleetCore::State::on(const RequestEnded& event) {
@@ -169,7 +169,7 @@ void FleetCore::State::on(const RequestEnded& event) {
   // planted bug: a request that is held again, as its slice was lost, counts as one that runs
   was_held && !CAUSEWAY_PLANTED(32) ? held -= 1 : model.running -= 1;
   touch(model);
-  requests.erase(at);
+  forget(event.request);
 }
 
 void FleetCore::State::on(const ModelWanted& event) {
@@ -183,7 +183,7 @@ void FleetCore::State::on(const ModelWanted& event) {
 void FleetCore::State::on(const Measured& event) {
   stalled.reset();
   Model& model = model_of(event.model);
-  CAUSEWAY_CHECK(model.phase == ModelPhase::kMeasuring, "a size is told that nobody asked for");
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kMeasuring, "a size is told that was not asked for");
   if (!event.room.ok()) return fail(model, event.room.error());
   const HostRoom& room = *event.room;
   model.needed = room.needed;
@@ -197,7 +197,7 @@ void FleetCore::State::on(const Measured& event) {
 void FleetCore::State::on(const LoadEnded& event) {
   stalled.reset();
   Model& model = model_of(event.model);
-  CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that nobody asked for");
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that was not asked for");
   const bool lost = slice_was_lost(model);
   if (event.crosses.ok()) model.home = true;
   touch(model);
@@ -383,10 +383,10 @@ void FleetCore::State::end_all_held(const Error& error) {
 // It is off its model's list.
 void FleetCore::State::refuse_held(RequestId request, request::FinishReason reason,
                                    const Error& error) {
-  CAUSEWAY_DCHECK(held > 0, "who is refused was counted as held");
+  CAUSEWAY_DCHECK(held > 0, "a request that is refused was counted as held");
   held -= 1;
   const bool loads = requests.at(request).loads;
-  requests.erase(request);
+  forget(request);
   if (loads) {
     if (reason == request::FinishReason::kError) return answer(request, error);
     return answer(request, stopped ? unavailable("the server is shutting down")
@@ -482,6 +482,7 @@ FleetCore::~FleetCore() = default;
 std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
   state_->now = state_->time.at(now);
   std::visit([this](const auto& one) { state_->on(one); }, event);
+  state_->fall_asleep();
   if (!state_->moving.empty() || state_->resizing) state_->advance();
   state_->add_up();
   state_->predict_tpots();

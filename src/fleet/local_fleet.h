@@ -70,11 +70,12 @@ class SerialSink final : public engine::OutputSink {
 
   // Borrows `target`.
   explicit SerialSink(engine::OutputSink& target) : target_(target) {}
-  // The engine's: the listener hears of ends after the target has them.
+  // Called by engines. The listener hears of ends after the target has them.
   void on_outputs(std::vector<request::Output> outputs) override;
-  // The fleet's own: nobody is told.
+  // Called by the fleet, for outputs of its own. The listener is not told.
   void deliver(std::vector<request::Output> outputs);
-  // Empty: none, and all are delivered. Waits for calls of those before.
+  // Sets the listener and the screen. An empty listener hears nothing; an empty screen lets all
+  // pass. Waits for calls of those before.
   void listen(Listener listener, Screen screen = {});
 
  private:
@@ -99,7 +100,7 @@ class LocalFleet final : public Fleet {
                                                    FleetHome& home, FleetSlices slices,
                                                    SerialSink& sink);
   explicit LocalFleet(std::unique_ptr<State> state);  // by start()
-  // As stop(), but waits for a load that is held, however long.
+  // Stops as stop() does, but waits for a load that is held, however long.
   ~LocalFleet() override;
 
   std::vector<const CatalogueEntry*> catalogue() const override;

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "base/log.h"
 
 namespace causeway::fleet {
@@ -21,7 +22,7 @@ Event event_of(const Ask& ask) {
     case AskKind::kUnload: return UnloadAsked{ask.id, ask.model, ask.keeps_home};
     case AskKind::kPin: return PinAsked{ask.id, ask.model, true};
     case AskKind::kUnpin: return PinAsked{ask.id, ask.model, false};
-    case AskKind::kSleep: return SleepAsked{ask.id, ask.keeps_home};
+    case AskKind::kSleep: return SleepAsked{ask.id, ask.keeps_home, ask.mode};
     case AskKind::kReload: return ReloadAsked{ask.id};
     case AskKind::kWake: break;
   }
@@ -223,7 +224,7 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
       actions.erase(own);
     }
     apply(std::move(actions), outputs);
-    // Before anybody can hear that the slice is lost.
+    // Before any thread can hear that the slice is lost.
     if (routed && resumes_) taken = give(*routed, std::move(request), /*again=*/false);
   }
   // A model that a request enters does not go, so the slice knows it.
@@ -477,6 +478,16 @@ void LocalFleet::State::deliver(Outputs outputs) {
   if (!outputs.empty()) sink_.deliver(std::move(outputs));
 }
 
+// Every invariant of the core, where asserts may cost: while no request waits for the loader, which
+// has nothing to do.
+void LocalFleet::State::check_at_idle() const {
+  if constexpr (kDchecks) {
+    if (core_.waiting() > 0 || loading_ || !tasks_.empty()) return;
+    const Status whole = core_.check_integrity();
+    CAUSEWAY_CHECK(whole.ok(), whole.ok() ? std::string() : whole.error().message);
+  }
+}
+
 void LocalFleet::State::run_watch() {
   std::unique_lock lock(mutex_);
   while (!stopped_) {
@@ -489,6 +500,7 @@ void LocalFleet::State::run_watch() {
     Outputs outputs = joined(hear(), tell(Woken{}));
     outputs = joined(std::move(outputs), look_after_loader());
     if (opener_ != nullptr) outputs = joined(std::move(outputs), look_at_demand());
+    check_at_idle();
     lock.unlock();
     deliver(std::move(outputs));
     lock.lock();
@@ -645,7 +657,7 @@ void LocalFleet::State::note_progress(ModelId model, int percent) {
   load_percent_ = {model, std::clamp(percent, 0, 100)};
 }
 
-// Whoever asks is alive.
+// A loader that asks this is alive.
 bool LocalFleet::State::is_cancelled() {
   alive_ = clock_.now().count;
   return cancelled_;

@@ -1,4 +1,4 @@
-// What a LocalFleet remembers beside its core, and its two threads. Internal to this room.
+// The state of a LocalFleet beside its core, and its two threads. Internal to this room.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace causeway::fleet {
 
-// What others throw is an error as any other: nothing else goes down with it.
+// Runs `work`; an exception of it becomes an error as any other, so that nothing else goes down.
 template <typename Work>
 auto guarded(const Work& work) -> decltype(work()) {
   try {
@@ -31,7 +31,7 @@ auto guarded(const Work& work) -> decltype(work()) {
   }
 }
 
-// What the core is to know of it.
+// What the core has to know of the model.
 ModelSpec spec_of(const CatalogueModel& model);
 
 class LocalFleet::State {
@@ -110,6 +110,7 @@ class LocalFleet::State {
 
   Status start_threads();
   void run_watch();
+  void check_at_idle() const;  // under the lock
 
   // The loader's thread, without the lock.
   void run_loader();
@@ -131,13 +132,13 @@ class LocalFleet::State {
   RoutedRequests routed_;      // where they do
 
   mutable std::mutex mutex_;  // guards what follows
-  // By ModelId. The loader changes them, and may look without the lock.
+  // The entries by ModelId. The loader changes them, and may look without the lock.
   std::vector<const CatalogueEntry*> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
   std::vector<std::unique_ptr<CatalogueEntry>> replaced_;      // of models that have come back
   CatalogueFound found_;  // by a read; the loader's until it is told
   ReloadReport report_;
-  // By SliceId; null: it was closed. The loader changes it, and may look without the lock.
+  // The slices by SliceId; null: closed. The loader changes them, and may look without the lock.
   std::vector<FleetSlice*> slices_;
   mutable std::condition_variable changed_;
   std::condition_variable tasks_changed_;  // the loader

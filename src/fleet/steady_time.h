@@ -1,7 +1,7 @@
 // Time that goes on where a clock jumps back. A Clock is not to do that; should one all the same,
 // limits that were set before the jump are still reached after as long as they say, and nothing
-// waits for the clock to catch up. A jump ahead is time that has passed: whoever knew of it could
-// not tell it from a process that stood still.
+// waits for the clock to catch up. A jump ahead is time that has passed: it cannot be told from a
+// process that stood still.
 #pragma once
 
 #include <mutex>

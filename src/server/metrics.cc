@@ -10,7 +10,9 @@
 #include <array>
 #include <mutex>
 #include <shared_mutex>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace causeway::server {
 namespace {
@@ -43,6 +45,12 @@ const Buckets& length_buckets() {
   return buckets;
 }
 
+// Of the parameter `n`.
+const Buckets& choices_buckets() {
+  static const Buckets buckets = {1, 2, 5, 10, 20};
+  return buckets;
+}
+
 const Buckets& switch_buckets() {
   static const Buckets buckets = {0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2,  0.3,
                                   0.4,   0.5,  0.75, 1.0,  1.5,  2.5,  5.0, 10.0, 20.0, 60.0};
@@ -54,6 +62,47 @@ const Buckets& lag_buckets() {
   static const Buckets buckets = {-60,  -10, -5,  -2.5, -1,  -0.5, -0.1, -0.02, 0,
                                   0.02, 0.1, 0.5, 1,    2.5, 5,    10,   60,    600};
   return buckets;
+}
+
+constexpr std::string_view kPrefix = "causeway:";
+
+// What vLLM counts under the same name behind its own prefix.
+constexpr std::string_view kVllmNames[] = {
+    "num_requests_running",
+    "num_requests_waiting",
+    "kv_cache_usage_perc",
+    "num_preemptions_total",
+    "prefix_cache_queries_total",
+    "prefix_cache_hits_total",
+    "prompt_tokens_total",
+    "generation_tokens_total",
+    "request_success_total",
+    "time_to_first_token_seconds",
+    "inter_token_latency_seconds",
+    "request_time_per_output_token_seconds",
+    "e2e_request_latency_seconds",
+    "request_queue_time_seconds",
+    "request_inference_time_seconds",
+    "request_prefill_time_seconds",
+    "request_decode_time_seconds",
+    "request_prompt_tokens",
+    "request_generation_tokens",
+    "request_max_num_generation_tokens",
+    "request_params_n",
+    "request_params_max_tokens",
+};
+
+// The families that vLLM has, too, once more under its names.
+void add_vllm_names(std::vector<prometheus::MetricFamily>& families) {
+  const std::size_t own = families.size();
+  for (std::size_t i = 0; i < own; ++i) {
+    const std::string name = families[i].name.substr(kPrefix.size());
+    if (std::find(std::begin(kVllmNames), std::end(kVllmNames), name) == std::end(kVllmNames)) {
+      continue;
+    }
+    families.push_back(families[i]);
+    families.back().name = "vllm:" + name;
+  }
 }
 
 constexpr std::array<const char*, 4> kEndings = {"stop", "length", "abort", "error"};
@@ -132,10 +181,24 @@ struct Families {
       histogram("causeway:e2e_request_latency_seconds", "From arrival to the last token.");
   prometheus::Family<Histogram>& queue =
       histogram("causeway:request_queue_time_seconds", "From arrival to when the engine began.");
+  prometheus::Family<Histogram>& inference =
+      histogram("causeway:request_inference_time_seconds",
+                "From when the engine began with a request to its last token.");
+  prometheus::Family<Histogram>& prefill =
+      histogram("causeway:request_prefill_time_seconds",
+                "From when the engine began with a request to its first token.");
+  prometheus::Family<Histogram>& decode = histogram("causeway:request_decode_time_seconds",
+                                                    "From a request's first token to its last.");
   prometheus::Family<Histogram>& prompt_length =
       histogram("causeway:request_prompt_tokens", "Prompt tokens of a request.");
   prometheus::Family<Histogram>& generated_length =
       histogram("causeway:request_generation_tokens", "Tokens generated for a request.");
+  prometheus::Family<Histogram>& longest = histogram("causeway:request_max_num_generation_tokens",
+                                                     "Tokens of the longest choice of a prompt.");
+  prometheus::Family<Histogram>& choices =
+      histogram("causeway:request_params_n", "Choices asked for, n, of a prompt.");
+  prometheus::Family<Histogram>& max_tokens =
+      histogram("causeway:request_params_max_tokens", "Tokens that a choice of a prompt may have.");
   prometheus::Family<Counter>& slo_attained =
       counter("causeway:slo_attained_total", "Requests within their target, by kind.");
   prometheus::Family<Counter>& slo_missed =
@@ -203,8 +266,14 @@ struct ModelSeries {
         tpot(all.tpot.Add(label, token_buckets())),
         e2e(all.e2e.Add(label, request_buckets())),
         queue(all.queue.Add(label, request_buckets())),
+        inference(all.inference.Add(label, request_buckets())),
+        prefill(all.prefill.Add(label, request_buckets())),
+        decode(all.decode.Add(label, request_buckets())),
         prompt_length(all.prompt_length.Add(label, length_buckets())),
         generated_length(all.generated_length.Add(label, length_buckets())),
+        longest(all.longest.Add(label, length_buckets())),
+        choices(all.choices.Add(label, choices_buckets())),
+        max_tokens(all.max_tokens.Add(label, length_buckets())),
         resident_host(all.resident.Add(with(label, "tier", "host"))),
         resident_device(all.resident.Add(with(label, "tier", "device"))),
         predicted_tpot(all.predicted_tpot.Add(label)),
@@ -238,7 +307,8 @@ struct ModelSeries {
   Gauge &running, &waiting, &rotary, &kv_usage;
   MetricFollower preemptions, rotations, prefix_queries, prefix_hits_hbm, prefix_hits_host;
   Counter &prompt_tokens, &generation_tokens;
-  Histogram &ttft, &inter_token, &tpot, &e2e, &queue, &prompt_length, &generated_length;
+  Histogram &ttft, &inter_token, &tpot, &e2e, &queue, &inference, &prefill, &decode;
+  Histogram &prompt_length, &generated_length, &longest, &choices, &max_tokens;
   Gauge &resident_host, &resident_device;
   Gauge &predicted_tpot, &best_effort;
   Histogram& switches;
@@ -300,12 +370,22 @@ void observe(Histogram& histogram, Nanos time) {
   if (time.count >= 0) histogram.Observe(to_seconds(time));
 }
 
+// Where the engine said when it began.
+void observe_stages(ModelSeries& series, const Finished& measured) {
+  if (measured.ttft.count < 0) return;
+  observe(series.decode, measured.e2e - measured.ttft);
+  if (measured.queued.count < 0) return;
+  observe(series.prefill, measured.ttft - measured.queued);
+  observe(series.inference, measured.e2e - measured.queued);
+}
+
 }  // namespace
 
 class Metrics::Impl {
  public:
-  explicit Impl(const fleet::Fleet& fleet)
-      : families_(registry_),
+  Impl(const fleet::Fleet& fleet, const MetricsOptions& options)
+      : options_(options),
+        families_(registry_),
         link_bytes_(families_.link_bytes.Add({{"direction", "in"}, {"purpose", "weights"}})),
         device_busy_(families_.device_busy.Add({}), 1e-9),
         resumed_(families_.resumed.Add({})),
@@ -362,9 +442,14 @@ class Metrics::Impl {
     traces_.follow(counts);
   }
 
-  std::string text() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
+  std::string text() const {
+    std::vector<prometheus::MetricFamily> all = registry_.Collect();
+    if (options_.vllm_names) add_vllm_names(all);
+    return prometheus::TextSerializer().Serialize(all);
+  }
 
  private:
+  const MetricsOptions options_;
   prometheus::Registry registry_;
   Families families_;
   MetricFollower link_bytes_;
@@ -377,7 +462,8 @@ class Metrics::Impl {
   std::mutex mutex_;                                 // one scrape at a time follows the fleet
 };
 
-Metrics::Metrics(const fleet::Fleet& fleet) : impl_(std::make_unique<Impl>(fleet)) {}
+Metrics::Metrics(const fleet::Fleet& fleet, const MetricsOptions& options)
+    : impl_(std::make_unique<Impl>(fleet, options)) {}
 Metrics::~Metrics() = default;
 
 void Metrics::first_token(const fleet::CatalogueEntry& model, Nanos after) {
@@ -400,6 +486,7 @@ void Metrics::finished(const fleet::CatalogueEntry& model, const Finished& measu
   if (measured.ending == Ending::kAbort || measured.ending == Ending::kError) return;
   observe(series.e2e, measured.e2e);
   observe(series.queue, measured.queued);
+  observe_stages(series, measured);
   observe(series.tpot, measured.tpot);
   series.prompt_length.Observe(static_cast<double>(measured.prompt_tokens));
   series.generated_length.Observe(static_cast<double>(measured.generated_tokens));
@@ -408,6 +495,13 @@ void Metrics::finished(const fleet::CatalogueEntry& model, const Finished& measu
   const std::int64_t further = measured.generated_tokens - 1;
   series.lag_finished.Observe(to_seconds(measured.tpot - measured.slo.tpot) *
                               static_cast<double>(further));
+}
+
+void Metrics::prompt_finished(const fleet::CatalogueEntry& model, const FinishedPrompt& measured) {
+  ModelSeries& series = impl_->of(model);
+  series.longest.Observe(static_cast<double>(measured.generated_tokens_max));
+  series.choices.Observe(static_cast<double>(measured.choices));
+  series.max_tokens.Observe(static_cast<double>(measured.max_tokens));
 }
 
 void Metrics::switched(const fleet::CatalogueEntry& model, Nanos took) {

@@ -1,5 +1,6 @@
-// What Prometheus sees. Names and buckets are vLLM's, with this project's prefix, so that existing
-// dashboards need one replacement; every series carries model_name.
+// The metrics that Prometheus scrapes. Names and buckets are vLLM's, with this project's prefix, so
+// that existing dashboards need one replacement, or none with MetricsOptions::vllm_names; every
+// series of a model carries model_name.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +28,31 @@ struct Finished {
   request::Slo slo;
 };
 
+// A prompt whose choices have all come to their ends.
+struct FinishedPrompt {
+  std::int64_t choices = 1;               // `n`
+  std::int64_t max_tokens = 0;            // of each, that the request allowed
+  std::int64_t generated_tokens_max = 0;  // of the longest
+};
+
+struct MetricsOptions {
+  bool vllm_names = false;  // what vLLM has, too, is told once more under its names: "vllm:…"
+};
+
 // Thread-safe. A model has series from the start, or from when it is first seen; they stay when it
 // is served no longer.
 class Metrics {
  public:
-  explicit Metrics(const fleet::Fleet& fleet);
+  explicit Metrics(const fleet::Fleet& fleet, const MetricsOptions& options = {});
   ~Metrics();
 
   void first_token(const fleet::CatalogueEntry& model, Nanos after);
   void next_token(const fleet::CatalogueEntry& model, Nanos after);
   void tokens(const fleet::CatalogueEntry& model, std::int64_t prompt, std::int64_t generated);
   void finished(const fleet::CatalogueEntry& model, const Finished& measured);
+  void prompt_finished(const fleet::CatalogueEntry& model, const FinishedPrompt& measured);
   void switched(const fleet::CatalogueEntry& model, Nanos took);
-  // So many so far.
+  // Sets how many traces there have been so far.
   void traces(const TraceCounts& counts);
 
   // All series as text, after asking the fleet for what it counts. Time in proportion to the

@@ -177,6 +177,140 @@ TEST_F(MetricsOfRequests, AnswersOfOneTokenHaveNoTimeBetweenTokens) {
   EXPECT_EQ(lag("count", "finished"), 0);
 }
 
+TEST_F(MetricsOfRequests, StagesAreQueuePrefillAndDecode) {
+  const auto sum = [&](const std::string& stage) {
+    return value("request_" + stage + R"(_time_seconds_sum{model_name="tiny"})");
+  };
+  end({.generated_tokens = 11,
+       .ttft = millis(1500),
+       .e2e = seconds(2),
+       .queued = millis(250),
+       .slo = {}});
+  EXPECT_DOUBLE_EQ(sum("queue"), 0.25);
+  EXPECT_DOUBLE_EQ(sum("prefill"), 1.25);
+  EXPECT_DOUBLE_EQ(sum("decode"), 0.5);
+  EXPECT_DOUBLE_EQ(sum("inference"), 1.75);
+  // The engine did not say when it began.
+  end({.generated_tokens = 2, .ttft = millis(500), .e2e = seconds(1), .slo = {}});
+  EXPECT_DOUBLE_EQ(sum("prefill"), 1.25);
+  EXPECT_DOUBLE_EQ(sum("decode"), 1);
+  end({.ending = Ending::kAbort, .ttft = millis(1), .e2e = seconds(9), .slo = {}});
+  EXPECT_DOUBLE_EQ(sum("decode"), 1);
+}
+
+TEST_F(ServerTest, MetricsTellALongestChoiceOfEachPrompt) {
+  start();
+  fleet->on_submit = [](const request::Request& request) -> Result<Script> {
+    return says(std::string(request.prompt.size(), 'x'));
+  };
+  completion(R"("prompt":["a","abcd"],"n":2,"max_tokens":9)");
+  completion(R"("prompt":"a","max_tokens":-1)");  // refused: counts nothing
+  const std::string text = Client(server->port()).get("/metrics").body;
+  const auto value = [&](const std::string& name) {
+    return value_of(text, "causeway:request_" + name + R"({model_name="tiny"})");
+  };
+  EXPECT_EQ(value("max_num_generation_tokens_count"), 2);
+  EXPECT_EQ(value("max_num_generation_tokens_sum"), 5);
+  EXPECT_EQ(value("params_n_sum"), 4);
+  EXPECT_EQ(value("params_max_tokens_sum"), 18);
+}
+
+// Whether there is a series of this name of the model "tiny".
+bool has_series(const std::string& text, const std::string& name) {
+  for (std::size_t at = text.find("\n" + name + "{"); at != std::string::npos;
+       at = text.find("\n" + name + "{", at + 1)) {
+    const std::string_view line(text.data() + at + 1, text.find('\n', at + 1) - at - 1);
+    if (line.find(R"(model_name="tiny")") != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+// What the queries of vLLM's dashboard ask for: examples/observability/prometheus_grafana/
+// grafana.json of its repository, each with {model_name="$model_name"}.
+constexpr const char* kOfVllmsDashboard[] = {
+    "e2e_request_latency_seconds_bucket",
+    "e2e_request_latency_seconds_sum",
+    "e2e_request_latency_seconds_count",
+    "prompt_tokens_total",
+    "generation_tokens_total",
+    "inter_token_latency_seconds_bucket",
+    "inter_token_latency_seconds_sum",
+    "inter_token_latency_seconds_count",
+    "num_requests_running",
+    "num_requests_waiting",
+    "time_to_first_token_seconds_bucket",
+    "time_to_first_token_seconds_sum",
+    "time_to_first_token_seconds_count",
+    "kv_cache_usage_perc",
+    "request_prompt_tokens_bucket",
+    "request_generation_tokens_bucket",
+    "request_success_total",
+    "request_queue_time_seconds_sum",
+    "request_prefill_time_seconds_sum",
+    "request_decode_time_seconds_sum",
+    "request_max_num_generation_tokens_sum",
+};
+
+TEST_F(ServerTest, MetricsHaveAllThatVllmsDashboardAsksFor) {
+  options.metrics.vllm_names = true;
+  start();
+  chat();
+  const std::string text = Client(server->port()).get("/metrics").body;
+  for (const std::string name : kOfVllmsDashboard) {
+    EXPECT_TRUE(has_series(text, "vllm:" + name)) << name;
+    EXPECT_TRUE(has_series(text, "causeway:" + name)) << name;
+  }
+  const std::string tokens = R"(:generation_tokens_total{model_name="tiny"})";
+  EXPECT_GT(value_of(text, "vllm" + tokens), 0);
+  EXPECT_EQ(value_of(text, "vllm" + tokens), value_of(text, "causeway" + tokens));
+  EXPECT_GT(value_of(text, R"(vllm:request_success_total{finished_reason="stop",)"
+                           R"(model_name="tiny"})"),
+            0);
+  EXPECT_FALSE(has_series(text, "vllm:model_resident_bytes")) << "vLLM has none";
+}
+
+TEST_F(ServerTest, MetricsHaveOneNameUnlessAsked) {
+  start();
+  EXPECT_EQ(Client(server->port()).get("/metrics").body.find("vllm:"), std::string::npos);
+}
+
+// The bounds of a histogram's buckets, as they are written.
+std::vector<double> bounds_of(const std::string& text, const std::string& name) {
+  std::vector<double> bounds;
+  const std::string line = "\n" + name + R"(_bucket{model_name="tiny",le=")";
+  for (std::size_t at = text.find(line); at != std::string::npos; at = text.find(line, at + 1)) {
+    if (text.compare(at + line.size(), 4, "+Inf") == 0) continue;
+    bounds.push_back(std::stod(text.substr(at + line.size())));
+  }
+  return bounds;
+}
+
+// So that its quantiles and heat maps are comparable.
+TEST_F(ServerTest, MetricsHaveVllmsBuckets) {
+  start();
+  const std::string text = Client(server->port()).get("/metrics").body;
+  const std::vector<double> ttft = {0.001, 0.005, 0.01, 0.02,  0.04,  0.06,  0.08, 0.1,
+                                    0.25,  0.5,   0.75, 1.0,   2.5,   5.0,   7.5,  10.0,
+                                    20.0,  40.0,  80.0, 160.0, 640.0, 2560.0};
+  const std::vector<double> token = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,  0.3,  0.4, 0.5,
+                                     0.75, 1.0,   2.5,  5.0,   7.5, 10.0, 20.0, 40.0, 80.0};
+  const std::vector<double> request = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,    2.5,
+                                       5.0,  10.0,  15.0,  20.0,  30.0,  40.0,   50.0,
+                                       60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+  EXPECT_EQ(bounds_of(text, "causeway:time_to_first_token_seconds"), ttft);
+  EXPECT_EQ(bounds_of(text, "causeway:inter_token_latency_seconds"), token);
+  EXPECT_EQ(bounds_of(text, "causeway:request_time_per_output_token_seconds"), token);
+  for (const char* name : {"e2e_request_latency", "request_queue_time", "request_inference_time",
+                           "request_prefill_time", "request_decode_time"}) {
+    EXPECT_EQ(bounds_of(text, std::string("causeway:") + name + "_seconds"), request) << name;
+  }
+  const std::vector<double> lengths = bounds_of(text, "causeway:request_prompt_tokens");
+  ASSERT_GE(lengths.size(), 4u);
+  EXPECT_EQ(std::vector<double>(lengths.begin(), lengths.begin() + 4),
+            (std::vector<double>{1, 2, 5, 10}));
+  EXPECT_EQ(bounds_of(text, "causeway:request_params_n"), (std::vector<double>{1, 2, 5, 10, 20}));
+}
+
 TEST_F(ServerTest, MetricsPassPromtool) {
   if (std::system("command -v promtool > /dev/null") != 0) GTEST_SKIP() << "no promtool";
   start({"tiny", "a \"quoted\" \\ name\n"});

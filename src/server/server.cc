@@ -23,6 +23,8 @@ using boost::system::error_code;
 constexpr std::chrono::milliseconds kNoticeTime{2000};
 constexpr std::chrono::milliseconds kAcceptRetryTime{50};
 constexpr std::chrono::milliseconds kKeepPeriod{100};  // how exactly models leave
+// Connections beyond the limit while idle ones are being closed for them.
+constexpr std::int64_t kGivingWayMax = 64;
 
 Result<tcp::endpoint> endpoint_of(const std::string& host, std::uint16_t port) {
   error_code error;
@@ -34,11 +36,11 @@ Result<tcp::endpoint> endpoint_of(const std::string& host, std::uint16_t port) {
   return tcp::endpoint(address, port);
 }
 
-// Whoever reaches the port may unload models.
+// A client that reaches the port may unload models, so other machines need a key.
 Status check_admin(const AdminOptions& admin) {
   CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(admin.host, admin.port));
   if (endpoint.address().is_loopback() || !admin.keys.empty()) return {};
-  return invalid_argument("it would be open to everybody who reaches " + admin.host +
+  return invalid_argument("it would be open to every client that reaches " + admin.host +
                           ": give a key for administration, or a host of this machine alone");
 }
 
@@ -48,7 +50,7 @@ Status check_keep_alive(const ServerOptions& options) {
   if (!options.admin) return invalid_argument("keep_alive is the admin port's to allow: open one");
   CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(options.host, options.port));
   if (endpoint.address().is_loopback() || !options.admin->keys.empty()) return {};
-  return invalid_argument("keep_alive would be open to everybody who reaches " + options.host +
+  return invalid_argument("keep_alive would be open to every client that reaches " + options.host +
                           ": give a key for administration, or a host of this machine alone");
 }
 
@@ -84,7 +86,10 @@ class Server::Impl final : public engine::OutputSink {
   // Has models leave or stay as requests said.
   asio::awaitable<void> keep_models();
   Status ask(fleet::AskKind kind, ModelId model);
-  bool is_full(Door door);
+  // Whether one connection more may come, which is counted then; where all places are taken, for an
+  // idle one that goes. On the first worker's thread.
+  bool make_room(Door door);
+  bool close_an_idle_one();
   void admit(Worker& worker, tcp::socket socket, Door door);
   void abort_all(bool connections);
   // Waits until `count` is zero; false: it is not after `limit`.
@@ -99,6 +104,7 @@ class Server::Impl final : public engine::OutputSink {
   Listener listener_;
   Listener admin_listener_{.acceptor = std::nullopt, .door = Door::kAdmin};
   std::vector<std::thread> threads_;  // of workers and of the pool
+  std::size_t next_to_give_way_ = 0;  // of workers
   bool serves_ = false;               // all of them run
 };
 
@@ -144,7 +150,7 @@ Status Server::Impl::start(fleet::Fleet& fleet) {
   CAUSEWAY_TRY(check_keep_alive(options_));
   CAUSEWAY_TRY(listen());
   CAUSEWAY_TRY(start_traces());
-  metrics_ = std::make_unique<Metrics>(fleet);
+  metrics_ = std::make_unique<Metrics>(fleet, options_.metrics);
   context_.fleet = &fleet;
   context_.compiler =
       std::make_unique<grammar::Compiler>(grammar::CompilerOptions(), context_.clock);
@@ -230,16 +236,31 @@ asio::awaitable<void> Server::Impl::accept(Listener& listener) {
   }
 }
 
-// So that clients of the one port do not keep those of the other out.
-bool Server::Impl::is_full(Door door) {
+// So that clients of the one port do not keep those of the other out, nor those that say nothing
+// those that do.
+bool Server::Impl::make_room(Door door) {
   const std::lock_guard lock(context_.mutex);
-  const std::int64_t admin = context_.admin_connections;
-  if (door == Door::kAdmin) return admin >= options_.admin->connections_max;
-  return context_.connections - admin >= options_.limits.connections_max;
+  std::int64_t& admin = context_.admin_connections;
+  if (door == Door::kAdmin) {
+    if (admin >= options_.admin->connections_max) return false;
+    ++admin;
+  } else {
+    const std::int64_t beyond = context_.connections - admin - options_.limits.connections_max;
+    if (beyond >= kGivingWayMax || (beyond >= 0 && !close_an_idle_one())) return false;
+  }
+  ++context_.connections;
+  return true;
+}
+
+bool Server::Impl::close_an_idle_one() {
+  for (std::size_t tries = 0; tries < workers_.size(); ++tries) {
+    if (workers_[next_to_give_way_++ % workers_.size()]->close_idlest()) return true;
+  }
+  return false;
 }
 
 void Server::Impl::admit(Worker& worker, tcp::socket socket, Door door) {
-  if (is_full(door)) {
+  if (!make_room(door)) {
     ApiError error = queue_full("too many connections");
     error.status = 503;
     AnswerHead head;

@@ -23,6 +23,7 @@
 #include "engine/slice_handle.h"
 #include "fleet/fleet.h"
 #include "server/api/generation_request.h"
+#include "server/metrics.h"
 #include "server/tracing/trace_exporter.h"
 
 namespace causeway::server {
@@ -30,7 +31,9 @@ namespace causeway::server {
 struct ServerLimits {
   std::size_t body_bytes_max = std::size_t{8} << 20;
   std::size_t header_bytes_max = std::size_t{16} << 10;
-  std::int64_t connections_max = 8192;  // beyond it: 503 and closed
+  // Beyond it the connection that has been idle for longest is closed; where none is, the new one
+  // gets a 503.
+  std::int64_t connections_max = 8192;
   // Tokens that may wait behind a write that the client does not take; beyond it the request is
   // cancelled.
   std::size_t queued_tokens_max = 4096;
@@ -48,19 +51,20 @@ struct ServerLimits {
 struct AdminOptions {
   std::string host = "127.0.0.1";     // without keys an address of this machine alone
   std::uint16_t port = 0;             // 0: any; admin_port() says which
-  std::vector<std::string> keys;      // none: all who reach the port may ask
+  std::vector<std::string> keys;      // none: every client may ask
   std::int64_t connections_max = 64;  // beside those of the first port
 };
 
 struct ServerOptions {
   std::string host = "127.0.0.1";      // an address, or "localhost"
   std::uint16_t port = 8000;           // 0: any; port() says which
-  std::vector<std::string> api_keys;   // none: everybody may ask
+  std::vector<std::string> api_keys;   // none: every client may ask
   std::string version = "unknown";     // what /version says
   int threads = 2;                     // of I/O, and as many that prepare requests
   std::uint64_t seed = 0;              // of the draws of requests that give none, and of ids
   std::optional<AdminOptions> admin;   // nullopt: there is none
   std::optional<TraceOptions> traces;  // of generations; nullopt: none are sent
+  MetricsOptions metrics;
   ServerLimits limits;
 };
 

@@ -58,6 +58,23 @@ TEST_F(BadInput, OverLongPrompt) {
   EXPECT_EQ(completion(R"("prompt":")" + std::string(999, 'a') + "\"").status, 200);
 }
 
+TEST_F(BadInput, PromptBeyondThoseTheModelTakes) {
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  fleet->add_model("tiny").max_prompt = Tokens(10);
+  ASSERT_TRUE(server->start(*fleet).ok());
+  const auto asked = [&](int tokens) {
+    return completion(R"("max_tokens":500,"prompt":")" +
+                      std::string(static_cast<std::size_t>(tokens), 'a') + "\"");
+  };
+  EXPECT_EQ(asked(10).status, 200);  // the answer goes beyond
+  const Answer answer = asked(11);
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(error(answer)["code"], "context_length_exceeded");
+  EXPECT_EQ(error(answer)["param"], "prompt");
+  EXPECT_NE(answer.body.find("at most 10 tokens"), std::string::npos) << answer.body;
+}
+
 TEST_F(BadInput, TokensOutsideTheVocabulary) {
   start();
   EXPECT_EQ(completion(R"("prompt":[257])").status, 200);
@@ -164,6 +181,39 @@ TEST_F(BadInput, ChunkedBodyBeyondTheLimit) {
   client.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
   for (int i = 0; i < 3; ++i) client.send("200\r\n" + std::string(512, ' ') + "\r\n");
   EXPECT_EQ(client.read_answer().status, 413);
+}
+
+// What stands before a chunk, or behind the last, is kept until it has come as a whole.
+TEST_F(BadInput, ChunksWithExtensionsOrTrailersWithoutEnd) {
+  start();
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string trailers = "0\r\n";
+  for (int i = 0; i < 20'000; ++i) trailers += "X-Trailer: a\r\n";
+  for (const std::string& flood : {"1;" + std::string(256 << 10, 'x'), trailers}) {
+    Client client(server->port());
+    client.send(head + flood);
+    EXPECT_EQ(client.read_answer().status, 431) << flood.substr(0, 20);
+    EXPECT_TRUE(client.closed_within(5000));
+  }
+  expect_alive();
+}
+
+TEST_F(BadInput, ChunksThatAreNone) {
+  start();
+  for (const char* chunk : {"g\r\n", "-1\r\n", "0x10\r\n", "10000000000000000\r\n",
+                            "ffffffffffffffff\r\n", "1\r\nab\r\n", "1 1\r\n", "\r\n"}) {
+    Client client(server->port());
+    client.send(std::string("POST /v1/completions HTTP/1.1\r\nHost: t\r\n"
+                            "Transfer-Encoding: chunked\r\n\r\n") +
+                chunk);
+    client.close_sending();
+    const Answer answer = client.read_answer();
+    EXPECT_TRUE(answer.status == 400 || answer.status == 413) << chunk << answer.status;
+    EXPECT_TRUE(error(answer).contains("message")) << chunk;
+  }
+  EXPECT_EQ(fleet->submitted(), 0);
+  expect_alive();
 }
 
 TEST_F(BadInput, HeadersBeyondTheLimit) {

@@ -1,4 +1,6 @@
 // Sockets that are slow, leave early, send ahead, or speak the older version.
+#include <algorithm>
+
 #include "server/testing/fixture.h"
 
 namespace causeway::server {
@@ -165,19 +167,60 @@ TEST_F(ServerTest, SlowReadersAreCancelledWithoutHoldingUpOthers) {
 TEST_F(ServerTest, ManyConnectionsAreRefusedBeyondTheLimit) {
   options.limits.connections_max = 3;
   start();
+  fleet->on_submit = [](const request::Request&) { return Result<Script>(held("x")); };
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<Client>(server->port()));
-    EXPECT_EQ(clients.back()->get("/health").status, 200);
+    clients.back()->send(post_request("/v1/chat/completions", chat_body()));
+    ASSERT_TRUE(fleet->wait_for_submitted(i + 1));
   }
   Client more(server->port());
-  EXPECT_EQ(more.read_answer().status, 503);
+  const Answer refused = more.read_answer();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(error(refused)["message"], "too many connections");
+  EXPECT_TRUE(more.closed_within(5000));
   clients.clear();
   for (int tries = 0; tries < 100; ++tries) {
     Client again(server->port());
     if (again.get("/health").status == 200) return;
   }
   FAIL() << "places of closed connections were not given back";
+}
+
+// Waits until the server has closed at least as many of them.
+bool closes(const std::vector<std::unique_ptr<Client>>& clients, std::int64_t least) {
+  for (int tries = 0; tries < 1000; ++tries) {
+    const auto closed = std::count_if(clients.begin(), clients.end(),
+                                      [](const auto& one) { return one->closed_within(0); });
+    if (closed >= least) return true;
+    clients.front()->closed_within(10);
+  }
+  return false;
+}
+
+TEST_F(ServerTest, IdleConnectionsGiveWayToNewOnes) {
+  options.limits.connections_max = 6;
+  start();
+  fleet->on_submit = [](const request::Request&) { return Result<Script>(held("late")); };
+  Client busy(server->port());
+  busy.send(post_request("/v1/chat/completions", chat_body()));
+  ASSERT_TRUE(fleet->wait_for_submitted(1));
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 5; ++i) {
+    idle.push_back(std::make_unique<Client>(server->port()));
+    if (i % 2 != 0) continue;  // it says nothing
+    EXPECT_EQ(idle.back()->get("/health").status, 200);
+  }
+  std::vector<std::unique_ptr<Client>> more;
+  for (int i = 0; i < 20; ++i) {
+    more.push_back(std::make_unique<Client>(server->port()));
+    EXPECT_EQ(more.back()->get("/health").status, 200) << i;
+  }
+  EXPECT_TRUE(closes(idle, 5));
+  EXPECT_TRUE(closes(more, 15));
+  EXPECT_EQ(more.back()->get("/health").status, 200) << "the latest is not the one to go";
+  fleet->release();
+  EXPECT_EQ(busy.read_answer().status, 200) << "one that is served is not idle";
 }
 
 // Moves the test's clock until the server has noticed.

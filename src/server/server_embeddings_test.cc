@@ -126,6 +126,7 @@ TEST_F(ServerEmbeddings, BadFieldsAreNamed) {
       {R"("input":"a","dimensions":1e999)", "dimensions"},
       {R"("input":"a","encoding_format":"int8")", "encoding_format"},
       {R"("input":"a","pooling":"cls")", "pooling"},
+      {R"("input":"a","truncate_prompt_tokens":5)", "truncate_prompt_tokens"},
       {R"("input":"a","stream":true)", "stream"},
       {R"("input":"a","priority":"x")", "priority"}};
   for (const auto& [body, field] : bad) {

@@ -11,7 +11,7 @@
 //   stream   │ range 0 │ range 1 │ step of A │ range 2 │ step of A │ …
 //                                   ^ enqueued while range 1 ran; range 2 when its copy had ended
 //
-// wait() never blocks: virtual time stands still while anybody waits, so that the driver moves the
+// wait() never blocks: virtual time stands still while a thread waits, so that the driver moves the
 // clock to next_event() first.
 //
 // The engine's thread launches a resident step before the device can begin it (HostLaunches), and

@@ -154,7 +154,7 @@ void SimulatedSlice::look_ahead_at_steps() {
     }
   }
   if (ahead_.size() < 2) return ahead_.clear();
-  // They become longer and longer. Nobody looks whether they hang.
+  // The steps become longer and longer. Within them it is not looked whether one hangs.
   const Nanos longest = std::max(ahead_[0] - executor_.began(), ahead_.back() - ahead_.end()[-2]);
   if (longest >= core_.step_timeout()) ahead_.clear();
 }

@@ -48,10 +48,8 @@ constexpr Bytes driver_of(std::int64_t models) { return kDriver + kDriverOfModel
 
 Status check_gpu(const device::CudaMachine& gpus, int gpu) {
   if (gpu >= 0 && gpu < gpus.gpus()) return {};
-  return invalid_argument(
-      "there is no GPU " + std::to_string(gpu) + ": this process sees " +
-      std::to_string(gpus.gpus()) +
-      " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
+  return invalid_argument("there is no GPU " + std::to_string(gpu) + ": this process sees " +
+                          std::to_string(gpus.gpus()) + " GPU(s), counted from 0");
 }
 
 class CudaSlice final : public Slice {

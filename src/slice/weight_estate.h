@@ -31,11 +31,11 @@ class WeightEstate {
   Status sleep_to(device::Device& device, device::HostMemory& memory);
   Bytes slept() const { return sleeper_ ? sleeper_->copied() : Bytes(0); }
 
-  // Where the model will be cached. The home stays pinned until remove(). Errors as
+  // Returns where the model will be cached. The home stays pinned until remove(). Errors as
   // WeightCache::check_fits(), PeerHome::add() and TransferMover::add_model().
   Result<weights::PlacedWeights> add(ModelId model, weights::CachedModel cached,
                                      std::unique_ptr<weights::PinnedModel> home);
-  // After the engine, and with it the cache, has forgotten the model.
+  // Forgets the model, once the engine, and with it the cache, has forgotten it.
   void remove(ModelId model);
 
   std::int64_t cached_extents() const { return mover_->committed(); }

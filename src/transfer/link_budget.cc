@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/dcheck.h"
+#include "transfer/transfer.h"
 
 namespace causeway::transfer {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "base/dcheck.h"
 #include "base/random.h"
+#include "transfer/transfer.h"
 
 namespace causeway::transfer {
 namespace {

@@ -162,12 +162,25 @@ class Forms(unittest.TestCase):
         self.assertEqual(self.refused(guided_json={"title": "x" * 5_000_000}), "guided_json")
         self.assertEqual(self.refused(guided_regex="a", ignore_eos=True), "ignore_eos")
 
+    def first_byte_seconds(self, connection):
+        """Of a stream's answer."""
+        body = json.dumps({"model": "m", "prompt": "Say", "max_tokens": 1, "stream": True})
+        begin = time.monotonic()
+        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        took = time.monotonic() - begin
+        self.assertEqual(response.status, 200)
+        response.read()
+        return took
+
     def test_slow_forms_delay_nobody(self):
         """While forms are compiled that take as long as they may, others get their first token."""
         slow = [{"guided_json": {"type": "object", "properties": {
             f"k{i}_{j}": {"type": "string", "maxLength": 9000 + i} for j in range(60)}}}
                 for i in range(4)]
         ends = []
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        before = [self.first_byte_seconds(connection) for _ in range(300)]
 
         def ask(form):
             begin = time.monotonic()
@@ -178,17 +191,21 @@ class Forms(unittest.TestCase):
         for thread in threads:
             thread.start()
         times = []
-        while any(thread.is_alive() for thread in threads) and len(times) < 200:
-            begin = time.monotonic()
-            self.server.complete("m", "Say", max_tokens=1)
-            times.append(time.monotonic() - begin)
+        while any(thread.is_alive() for thread in threads) and len(times) < 2000:
+            times.append(self.first_byte_seconds(connection))
         for thread in threads:
             thread.join()
         for status, took, answer in ends:
             self.assertIn(status, (200, 400), answer)
             self.assertLess(took, 20)
-        times.sort()
-        self.assertLess(times[len(times) // 2], 1.0)
+        after = sorted(self.first_byte_seconds(connection) for _ in range(300))
+        connection.close()
+        p99 = [sorted_times[len(sorted_times) * 99 // 100]
+               for sorted_times in (sorted(before + after), sorted(times))]
+        print(f"time to first byte, p99: {p99[0] * 1e3:.2f} ms, {p99[1] * 1e3:.2f} ms beside forms "
+              f"that are compiled ({len(times)} requests)")
+        # Wanted is less than a millisecond, on a machine that does nothing else.
+        self.assertLess(p99[1] - p99[0], 0.1)
 
     def test_leaving_while_it_is_compiled(self):
         form = {"guided_json": {"type": "object", "properties": {

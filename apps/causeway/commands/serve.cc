@@ -21,6 +21,7 @@
 #include "fleet/early_load.h"
 #include "fleet/local_fleet.h"
 #include "fleet/pool_home.h"
+#include "hub_cache.h"
 #include "server/server.h"
 #include "slice/cuda_slice.h"
 #include "slice/machine.h"
@@ -80,6 +81,7 @@ struct ServeOptions {
   double grace_seconds = 30;
   server::AdminOptions admin;
   int admin_port = -1;  // there is none
+  std::string metrics_aliases = "none";
   std::string otlp_endpoint;
   double otlp_sample_ratio = 1;
   engine::EngineOptions engine;
@@ -100,6 +102,7 @@ class Serve final : public Command {
   }
 
   Status run() override {
+    set_.catalogue.hub = hub_cache([](const char* name) { return std::getenv(name); });
     const StopSignals signals;  // before any thread starts, so that all inherit the mask
     ServedCatalogue catalogue(set_.catalogue, rotation_);
     CAUSEWAY_ASSIGN(auto models, catalogue.read_all());
@@ -161,7 +164,9 @@ class Serve final : public Command {
  private:
   void declare_models() {
     auto& app = options();
-    app.add_option("model", set_.catalogue.model, "folder of one model (a Hugging Face snapshot)")
+    app.add_option("model", set_.catalogue.model,
+                   "folder of one model (a Hugging Face snapshot), or its name in the hub's cache "
+                   "(HF_HOME)")
         .group("Models");
     app.add_option("--models-dir", set_.catalogue.models_dir,
                    "serve every model of this folder or hub cache")
@@ -180,6 +185,12 @@ class Serve final : public Command {
     app.add_option("--tool-call-parser", set_.catalogue.tool_call_parser,
                    "how the models write calls of tools; auto: as their chat templates show them")
         .one_of({"auto", "hermes", "llama3_json", "mistral", "none"})
+        .show_default()
+        .group("Models");
+    app.add_option("--reasoning-parser", set_.catalogue.reasoning_parser,
+                   "how the models part what they think from their answers; auto: as their chat "
+                   "templates show it")
+        .one_of({"auto", "deepseek_r1", "mistral", "qwen3", "none"})
         .show_default()
         .group("Models");
     app.add_option("--pin", set_.catalogue.pins,
@@ -270,12 +281,17 @@ class Serve final : public Command {
   }
 
   fleet::LocalFleetOptions fleet_options(fleet::CatalogueReader* reader) const {
-    return {.load_ahead = !set_.load_on_demand, .placement = set_.placement, .reader = reader};
+    // As many as find a place once their model is loaded.
+    return {.load_ahead = !set_.load_on_demand,
+            .waiting_for_load_max = set_.engine.requests_max,
+            .placement = set_.placement,
+            .reader = reader};
   }
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
   Status allow_connections() {
-    constexpr std::int64_t kOthers = 256;  // regions, models' files, listeners, logs
+    // Regions, models' files, listeners, logs, and connections that take an idle one's place.
+    constexpr std::int64_t kOthers = 320;
     const std::int64_t needed =
         set_.server.limits.connections_max + set_.admin.connections_max + kOthers;
     CAUSEWAY_ASSIGN(const std::int64_t allowed, allow_open_files(needed));
@@ -414,7 +430,8 @@ class Serve final : public Command {
         .group("Scheduling")
         .show_default("layers");
     app.add_option("--max-queue", set_.engine.requests_max,
-                   "requests running and waiting; more get 429")
+                   "requests running and waiting, on a slice or for models that are being loaded; "
+                   "more get 429")
         .positive()
         .group("Scheduling")
         .show_default();
@@ -431,6 +448,14 @@ class Serve final : public Command {
         .show_default();
     app.add_option("--api-key", set_.server.api_keys, "key that clients must send; may be repeated")
         .one_value()  // one key each: what follows is the model
+        .group("Server");
+    app.add_flag("--trust-request-chat-template", set_.server.limits.api.chat_template,
+                 "requests may say chat_template, a template in place of the model's")
+        .group("Server");
+    app.add_option("--metrics-aliases", set_.metrics_aliases,
+                   "vllm: /metrics has what vLLM counts under its names, too, for its dashboards")
+        .one_of({"none", "vllm"})
+        .show_default()
         .group("Server");
     app.add_option("--seed", set_.server.seed, "of requests that give none").group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
@@ -519,6 +544,7 @@ class Serve final : public Command {
   Status finish_options() {
     CAUSEWAY_TRY(finish_admin());
     CAUSEWAY_TRY(finish_tracing());
+    set_.server.metrics.vllm_names = set_.metrics_aliases == "vllm";
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
     CAUSEWAY_TRY(check_switching());

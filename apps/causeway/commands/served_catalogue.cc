@@ -20,6 +20,17 @@ fleet::CatalogueModel* find(std::vector<fleet::CatalogueModel>& models, const st
   return found == models.end() ? nullptr : &*found;
 }
 
+// What is there as a folder is one, whatever the hub's cache has.
+Result<fleet::ModelSource> find_single(const CatalogueOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::exists(options.model, ignored)) {
+    return fleet::single_model(options.model, options.served_model_name);
+  }
+  auto source = fleet::hub_model(options.hub, options.model);
+  if (source.ok() && !options.served_model_name.empty()) source->name = options.served_model_name;
+  return source;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<fleet::CatalogueEntry>> ServedCatalogue::entry_of(
@@ -27,7 +38,8 @@ Result<std::unique_ptr<fleet::CatalogueEntry>> ServedCatalogue::entry_of(
   return fleet::load_entry(id, source,
                            {.max_model_len = Tokens(options_.max_model_len),
                             .chat_template = options_.chat_template,
-                            .tool_calls = text::tool_call_format_named(options_.tool_call_parser)});
+                            .tool_calls = text::tool_call_format_named(options_.tool_call_parser),
+                            .reasoning = text::reasoning_format_named(options_.reasoning_parser)});
 }
 
 Result<std::vector<fleet::CatalogueModel>> ServedCatalogue::read_all() const {
@@ -37,7 +49,7 @@ Result<std::vector<fleet::CatalogueModel>> ServedCatalogue::read_all() const {
   }
   std::vector<fleet::ModelSource> sources;
   if (single) {
-    CAUSEWAY_ASSIGN(auto source, fleet::single_model(options_.model, options_.served_model_name));
+    CAUSEWAY_ASSIGN(auto source, find_single(options_));
     sources.push_back(std::move(source));
   } else {
     CAUSEWAY_ASSIGN(sources, fleet::find_models(options_.models_dir));

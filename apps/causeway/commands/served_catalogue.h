@@ -2,6 +2,7 @@
 // the folder is read again.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -14,9 +15,10 @@
 namespace causeway::app {
 
 struct CatalogueOptions {
-  std::string model, models_dir;  // one of them
+  std::string model, models_dir;  // one of them; `model`: a folder, or a name in the hub's cache
+  std::filesystem::path hub;      // the cache
   std::string served_model_name, chat_template;
-  std::string tool_call_parser = "auto";
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
   std::vector<std::string> pins, max_resident, expected_rates;
   std::int64_t max_model_len = 0;
 };
@@ -33,7 +35,7 @@ class ServedCatalogue final : public fleet::CatalogueReader {
   // Borrowed; before fit() and read().
   void set_slices(ServedSlices& slices) { slices_ = &slices; }
   // What a model asks of a slice, and what a slice can hold of it: a context that its KV cannot
-  // hold is not promised, because who gives no max_tokens asks for all.
+  // hold is not promised, because a request without max_tokens asks for all.
   void fit(fleet::CatalogueModel& model) const;
   Result<fleet::CatalogueFound> read(std::span<const fleet::KnownModel> known,
                                      const std::function<bool()>& cancelled) override;

@@ -13,7 +13,7 @@
 namespace causeway::app {
 namespace {
 
-// Of prompts that nobody has seen yet.
+// The expected length of prompts, before any has been seen.
 constexpr Tokens kPromptExpected(512);
 
 std::string chosen_slices(const ServedSlicesOptions& options,

@@ -50,7 +50,7 @@ struct CudaRequest {
   bool silu_mul = false;  // bf16 out only; bias, if any, is [2n]
   bool norm = false;      // kRows only
   // 2: kLibrary and kSplit with f32 out only, and nothing is added: out is [2][m] rows out_stride
-  // apart, a part the product over its half of k. Who reads it adds them up (rms_norm_cuda.h): one
+  // apart, a part the product over its half of k. The reader adds them up (rms_norm_cuda.h): one
   // kernel less.
   int parts = 1;
   CudaShare share = CudaShare::kLess;

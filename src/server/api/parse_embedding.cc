@@ -25,6 +25,11 @@ void parse_embedding(Fields& fields, const ApiLimits& limits, GenerationRequest&
   out.add_special_tokens = fields.boolean("add_special_tokens");
   parse_priority(fields, out);
   fields.value("user");
+  // vLLM's "cut to the context"; a longer input is refused.
+  const Json* const cut = fields.value("truncate_prompt_tokens");
+  if (cut != nullptr && *cut != -1) {
+    fields.fail("truncate_prompt_tokens", "is not supported by this server except -1");
+  }
   // The engine's only token is not told.
   out.max_tokens = 0;
   out.temperature = 0.0f;

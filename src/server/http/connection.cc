@@ -2,6 +2,7 @@
 
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
+#include <utility>
 
 namespace causeway::server {
 namespace {
@@ -30,6 +31,7 @@ Connection::Connection(ServerContext& context, Worker& worker, tcp::socket socke
       worker_(worker),
       socket_(std::move(socket)),
       door_(door),
+      buffer_(kReadAheadBytesMax + kReadBytes + context.options.limits.header_bytes_max),
       news_(worker.io()),
       watch_ended_(worker.io()),
       place_(worker.enter(this)) {
@@ -37,7 +39,10 @@ Connection::Connection(ServerContext& context, Worker& worker, tcp::socket socke
   socket_.set_option(tcp::no_delay(true), ignored);
 }
 
-Connection::~Connection() { worker_.leave(place_); }
+Connection::~Connection() {
+  if (idle_) worker_.end_idle(*idle_);
+  worker_.leave(place_);
+}
 
 asio::awaitable<bool> Connection::wait_for_request() {
   // One large request does not keep its buffer for the life of the connection.
@@ -47,10 +52,13 @@ asio::awaitable<bool> Connection::wait_for_request() {
   if (buffer_.size() > 0) co_return true;
   error_code error;
   limit(context_.options.limits.idle_time_max);
+  if (door_ == Door::kPublic) idle_ = worker_.begin_idle(this);
   const std::size_t got = co_await socket_.async_read_some(
       buffer_.prepare(kReadBytes), asio::redirect_error(asio::use_awaitable, error));
+  if (idle_) worker_.end_idle(*std::exchange(idle_, std::nullopt));
   unlimit();
   buffer_.commit(got);
+  if (got > 0) gives_way_ = false;  // a request has come all the same
   co_return got > 0 && !closing_;
 }
 
@@ -101,8 +109,9 @@ asio::awaitable<void> Connection::close() {
   socket_.shutdown(tcp::socket::shutdown_send, error);
   buffer_.clear();
   std::size_t discarded = 0;
-  if (!closing_) limit(kLingerTime);
-  while (!error && !timed_out_ && !closing_ && discarded < kDiscardBytesMax) {
+  const bool at_once = closing_ || gives_way_;
+  if (!at_once) limit(kLingerTime);
+  while (!error && !at_once && !timed_out_ && !closing_ && discarded < kDiscardBytesMax) {
     discarded += co_await socket_.async_read_some(buffer_.prepare(kReadBytes),
                                                   asio::redirect_error(asio::use_awaitable, error));
   }
@@ -155,6 +164,12 @@ void Connection::abort(bool all) {
   news_.set();
   if (!all) return;
   closing_ = true;
+  cancel();
+}
+
+void Connection::close_idle() {
+  idle_.reset();
+  gives_way_ = true;
   cancel();
 }
 

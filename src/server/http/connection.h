@@ -58,6 +58,8 @@ class Connection {
   // Ends the running generation, or (`all`) whatever this connection does.
   void abort(bool all);
   bool aborted() const { return aborted_; }
+  // Called by the worker, which has taken it from its idle ones: others need its place.
+  void close_idle();
   // Makes a write that hangs end.
   void give_up_writing() { cancel(); }
 
@@ -72,6 +74,7 @@ class Connection {
   Worker& worker_;
   tcp::socket socket_;
   const Door door_;
+  // Bounded: the line before a chunk, which the parser bounds by nothing, must fit in it.
   boost::beast::flat_buffer buffer_;
   Event news_;
   Event watch_ended_;
@@ -83,7 +86,9 @@ class Connection {
   bool peer_gone_ = false;
   bool aborted_ = false;
   bool closing_ = false;
+  bool gives_way_ = false;  // as close_idle() said
   Worker::Place place_;
+  std::optional<Worker::Place> idle_;  // while it waits for a request
 };
 
 }  // namespace causeway::server

@@ -1,4 +1,4 @@
-// What all connections of a server share.
+// The parts that all connections of a server share.
 #pragma once
 
 #include <atomic>
@@ -55,11 +55,15 @@ struct ServerContext {
 // Counts one connection or generation while it lives.
 class Counted {
  public:
+  struct Already {};  // it has been counted
+
   Counted(ServerContext& context, std::int64_t ServerContext::*count)
-      : context_(context), count_(count) {
+      : Counted(context, count, Already()) {
     const std::lock_guard lock(context_.mutex);
     ++(context_.*count_);
   }
+  Counted(ServerContext& context, std::int64_t ServerContext::*count, Already)
+      : context_(context), count_(count) {}
   ~Counted() {
     const std::lock_guard lock(context_.mutex);
     --(context_.*count_);

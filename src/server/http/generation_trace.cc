@@ -15,6 +15,7 @@ struct Named {
 Named name_of(Route route) {
   switch (route) {
     case Route::kCompletions: return {"/v1/completions", "text_completion", "cmpl-"};
+    case Route::kResponses: return {"/v1/responses", "chat", "resp_"};
     case Route::kEmbeddings: return {"/v1/embeddings", "embeddings", ""};
     case Route::kAdminChat: return {"/admin/chat/completions", "chat", "chatcmpl-"};
     default: return {"/v1/chat/completions", "chat", "chatcmpl-"};

@@ -9,7 +9,9 @@ std::string model_body(const fleet::CatalogueEntry& model, const fleet::ModelSta
   append_json_string(out, model.name);
   out += ",\"object\":\"model\",\"created\":";
   append_json_integer(out, model.created_unix_seconds);
-  out += ",\"owned_by\":\"causeway\",\"max_model_len\":";
+  out += ",\"owned_by\":\"causeway\",\"root\":";
+  append_json_string(out, model.name);
+  out += ",\"max_model_len\":";
   append_json_integer(out, model.max_model_len.count);
   out += ",\"status\":";
   append_json_string(out, fleet::name_of(status.state));

@@ -155,9 +155,11 @@ asio::awaitable<void> serve_all(Connection& connection) {
 
 asio::awaitable<void> run_session(ServerContext& context, Worker& worker, tcp::socket socket,
                                   Door door) {
-  const Counted counted(context, &ServerContext::connections);
+  const Counted counted(context, &ServerContext::connections, Counted::Already());
   std::optional<Counted> counted_too;
-  if (door == Door::kAdmin) counted_too.emplace(context, &ServerContext::admin_connections);
+  if (door == Door::kAdmin) {
+    counted_too.emplace(context, &ServerContext::admin_connections, Counted::Already());
+  }
   Connection connection(context, worker, std::move(socket), door);
   try {
     co_await serve_all(connection);

@@ -58,6 +58,25 @@ void Worker::hand_on() {
   }
 }
 
+bool Worker::close_idlest() {
+  std::int64_t left = idle_left_.load();
+  do {
+    if (left <= 0) return false;
+  } while (!idle_left_.compare_exchange_weak(left, left - 1));
+  asio::post(*io_, [this] { close_first_idle(); });
+  return true;
+}
+
+void Worker::close_first_idle() {
+  if (idle_.empty()) {
+    ++idle_left_;
+    return;
+  }
+  Connection* const longest = idle_.front();
+  idle_.pop_front();
+  longest->close_idle();
+}
+
 void Worker::abort(bool all) {
   for (Connection* connection : connections_) connection->abort(all);
 }

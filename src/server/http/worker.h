@@ -1,8 +1,9 @@
 // One I/O thread's share of the server: its io_context, its connections with their deadlines, and
-// the streams whose outputs it hands on. All of it belongs to that thread; deliver() alone is
-// called from others.
+// the streams whose outputs it hands on. All of it belongs to that thread; deliver() and
+// close_idlest() alone are called from others.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <mutex>
@@ -54,6 +55,18 @@ class Worker {
     return connections_.insert(connections_.end(), connection);
   }
   void leave(Place place) { connections_.erase(place); }
+  // Of those by the first port: which wait for a request, in the order in which they began to.
+  Place begin_idle(Connection* connection) {
+    ++idle_left_;
+    return idle_.insert(idle_.end(), connection);
+  }
+  void end_idle(Place place) {
+    idle_.erase(place);
+    --idle_left_;
+  }
+  // Any thread; does not block. Has the connection closed that has waited for longest; false: none
+  // waits. If requests come on all of them before its turn, none is closed.
+  bool close_idlest();
   // Ends generations (`all` false) or connections, as soon as they notice.
   void abort(bool all);
 
@@ -63,6 +76,7 @@ class Worker {
     std::size_t choice = 0;
   };
 
+  void close_first_idle();
   void hand_on();
   asio::awaitable<void> sweep();
 
@@ -71,6 +85,8 @@ class Worker {
   const Clock& clock_;
   std::unordered_map<RequestId, Target> routes_;
   std::list<Connection*> connections_;
+  std::list<Connection*> idle_;
+  std::atomic<std::int64_t> idle_left_{0};  // size of idle_, less those that are to be closed
 
   std::mutex mutex_;  // guards the three below
   std::vector<Arrived> inbox_;

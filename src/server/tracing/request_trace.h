@@ -21,7 +21,7 @@
 
 namespace causeway::server {
 
-// Of a choice, by the server's clock. Below zero: it did not happen.
+// The times of a choice, by the server's clock. Below zero: it did not happen.
 struct ChoiceTrace {
   Nanos submitted{-1};
   Nanos held = {};  // as request::Output has these three

@@ -1,0 +1,33 @@
+"""The server that tests of clients talk to, as with_server.py names it in the environment, and what
+they say to it. Its model may be any with a chat template that shows tools; nothing depends on what
+it answers."""
+
+import importlib
+import os
+import sys
+
+BASE_URL = os.environ["CAUSEWAY_BASE_URL"]
+ROOT_URL = BASE_URL.removesuffix("/v1")
+MODEL = os.environ["CAUSEWAY_MODEL"]
+API_KEY = os.environ.get("CAUSEWAY_API_KEY") or "none"
+PATIENCE_SECONDS = 60
+# So that random models end what they say in a form within MAX_TOKENS.
+SIZES = ("small", "large")
+CITIES = ("Bonn", "Oslo")
+FORMED_TOKENS = 400
+TOOL = {"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a city",
+    "parameters": {"type": "object", "properties": {"city": {"enum": list(CITIES)}},
+                   "required": ["city"], "additionalProperties": False}}}
+SKIPPED = 77
+
+
+def need(*modules):
+    """Ends the test as skipped where a client's package is missing."""
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        print(f"skipped: this Python has no {error.name}; `scripts/test setup` installs what "
+              "tests/clients/requirements.txt lists")
+        sys.exit(SKIPPED)
