@@ -64,8 +64,9 @@ class PromptFleet {
     open.erase(request);
     tell(RequestEnded{RequestId(request)});
   }
-  // As a loop does at next_wakeup().
+  // As a loop does, which looks now and then, and at next_wakeup().
   bool wake() {
+    tell(Woken{});
     const auto at = core_->next_wakeup();
     if (!at) return false;
     EXPECT_LE(*at - now, seconds(1)) << "no limit is longer, by the clock as it is now";

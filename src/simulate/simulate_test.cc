@@ -377,7 +377,8 @@ TEST(Simulate, BaselinesOfASwitchPayForWholeModels) {
   options.step_start = engine::StepStart::kJustInTime;
   options.reads_at_home = true;
   const auto sleep_home = run(options, workload).value();
-  EXPECT_NEAR(median(sleep_home), median(reload), 15);
+  // 16 GB at 51 GB a second, the last of it beside the copy that stays: half of the link each.
+  EXPECT_NEAR(median(sleep_home), 338, 10);
   EXPECT_EQ(sleep_home.weights_out_bytes, sleep.weights_out_bytes) << "which it still does";
   EXPECT_EQ(sleep_home.weights.brought, sleep.weights.brought) << "and comes for good";
   EXPECT_GE(sleep_home.device.home_read.count, 5 * 16'000'000'000);
