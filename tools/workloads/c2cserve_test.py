@@ -69,7 +69,7 @@ class FromReports(unittest.TestCase):
             times = {"p50": 10 * seed, "p95": 20.0, "p99": 400.0 if slow else 100.0}
             return {"all": {"requests": 7, "ttft_attained": 0.9 + seed / 100, "tpot_attained": 1.0,
                             "ttft_ms": times, "tpot_ms": times},
-                    "counters": {"busy": 0.5, "switches": 3}}
+                    "counters": {"busy_share": 0.5, "switches": 3}}
         alone = "0" in words
         times = {"p50_ms": 38.21, "p95_ms": 150.4, "p99_ms": 1580.0}
         return {"virtual_seconds": 2.0 if alone else 2.5, "link_bytes": 2e12,
