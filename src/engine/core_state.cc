@@ -449,6 +449,7 @@ Nanos EngineCore::State::computes_beside_weights(ModelId model, Nanos now) const
   if (options.step_start == StepStart::kAllCached) return -kDay;
   // Behind others its weights are to be there when its turn comes; else it may wait for the last.
   if (in_flight() > 0) return Nanos(0);
+  if (options.step_start == StepStart::kWhenIdle) return kDay;
   return models.at(model).facts.step_of(scheduler.tokens_wanted(model, now)) + kBesideKernels;
 }
 

@@ -36,6 +36,7 @@ enum class StepStart : std::uint8_t {
   kJustInTime,  // when what is left to copy takes no longer than what it computes
   kAllCached,   // when nothing is left to copy (baseline: reload, then compute)
   kAtOnce,      // when its copies have been issued (baseline: it holds the device while it waits)
+  kWhenIdle,    // likewise while nothing runs, else just in time: for steps that read at home
 };
 
 struct CoreOptions {

@@ -371,6 +371,24 @@ TEST_F(StepStartTest, AStepIsLaunchedWhileItsWeightsComeToADeviceThatIsIdle) {
   EXPECT_TRUE(core_.start_step(launched));
 }
 
+TEST_F(StepStartTest, WhenIdleAStepIsLaunchedHoweverMuchIsOnItsWay) {
+  EngineCore core{
+      {.frames = 64, .schedule = {}, .step_start = StepStart::kWhenIdle}, executor_, &cache_};
+  for (const ModelId model : {ModelId(3), ModelId(4)}) {
+    ModelFacts facts = kFacts;
+    facts.weights.groups = {{.offset = Bytes(0), .bytes = kExtent}};
+    facts.weights.layout_groups = {0};
+    ASSERT_TRUE(core.add_model(model, facts).ok());
+    request::Request request = make_request(model.value, 3, 1);
+    request.model = model;
+    ASSERT_TRUE(core.submit(std::move(request), Nanos(0)).ok());
+  }
+  executor_.hold();
+  EXPECT_TRUE(core.start_step(Nanos(0)));
+  core.start_step(millis(1));
+  EXPECT_EQ(executor_.steps(), 1) << "behind the first the other waits for its weights";
+}
+
 TEST_F(StepStartTest, NoStepHoldsADeviceThatOthersUse) {
   ask(ModelId(1), Nanos(0));
   mover_.arrive();

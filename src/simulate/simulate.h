@@ -37,7 +37,7 @@ struct SimulationOptions {
   bool whole_models = false;
   bool copies_out = false;
   // And each of these with C2CServe's HybridGEMM (paper §9.4.1): a step reads at home what has not
-  // arrived. It is started at once.
+  // arrived. For that it is to start before: StepStart::kWhenIdle.
   bool reads_at_home = false;
   schedule::Options schedule;
   bool prefix_caching = true;

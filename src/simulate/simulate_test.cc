@@ -374,7 +374,7 @@ TEST(Simulate, BaselinesOfASwitchPayForWholeModels) {
   EXPECT_NEAR(median(sleep), median(reload) + 291, 10);
 
   // Read at home (HybridGEMM): the first token no longer waits for what another model leaves.
-  options.step_start = engine::StepStart::kJustInTime;
+  options.step_start = engine::StepStart::kWhenIdle;
   options.reads_at_home = true;
   const auto sleep_home = run(options, workload).value();
   // 16 GB at 51 GB a second, the last of it beside the copy that stays: half of the link each.

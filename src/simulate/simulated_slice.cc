@@ -17,7 +17,7 @@ engine::CoreOptions core_options(const SimulationOptions& options) {
           .frame = options.frame,
           .rotation = options.rotation,
           .schedule = options.schedule,
-          .step_start = options.reads_at_home ? engine::StepStart::kAtOnce : options.step_start};
+          .step_start = options.step_start};
 }
 
 SimulatedExecutorOptions executor_options(const SimulationOptions& options,

@@ -133,7 +133,7 @@ template <typename V>
 void fields(V& v, Of<V, engine::EngineOptions>& o) {
   v(o.core.prefix_caching, o.core.prefix_hash_seed, o.core.rotation, o.core.schedule,
     o.core.step_timeout, o.core.steps_in_flight_max);
-  v.one_of(o.core.step_start, engine::StepStart::kAtOnce);
+  v.one_of(o.core.step_start, engine::StepStart::kWhenIdle);
   v(o.requests_max);
 }
 template <typename V>

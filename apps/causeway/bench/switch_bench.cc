@@ -16,6 +16,7 @@ const char* name_of(StepStart start) {
     case StepStart::kJustInTime: return "just in time";
     case StepStart::kAllCached: return "all cached";
     case StepStart::kAtOnce: return "at once";
+    case StepStart::kWhenIdle: return "when idle";
   }
   return "";
 }

@@ -419,8 +419,8 @@ class Serve final : public Command {
     chunk_.declare(app, "Scheduling");
     app.add_choice("--step-start", set_.engine.core.step_start, kStepStarts,
                    "when a step of a model on its way to the GPU starts: just-in-time; or, to "
-                   "compare, all-cached (a full reload before it computes) or at-once (it holds "
-                   "the GPU while it waits)")
+                   "compare, all-cached (a full reload before it computes), at-once (it holds "
+                   "the GPU while it waits) or when-idle (at once where nothing runs)")
         .group("Scheduling")
         .show_default("just-in-time");
     app.add_choice("--switching", set_.switching, kSwitching,

@@ -11,6 +11,7 @@ namespace causeway::app {
 inline const std::map<std::string, engine::StepStart> kStepStarts = {
     {"just-in-time", engine::StepStart::kJustInTime},
     {"all-cached", engine::StepStart::kAllCached},
-    {"at-once", engine::StepStart::kAtOnce}};
+    {"at-once", engine::StepStart::kAtOnce},
+    {"when-idle", engine::StepStart::kWhenIdle}};
 
 }  // namespace causeway::app

@@ -8,18 +8,19 @@ namespace {
 Result<engine::StepStart> find_start(const std::string& name) {
   const auto found = kStepStarts.find(name);
   if (found != kStepStarts.end()) return found->second;
-  return invalid_argument("--step-start: one of just-in-time, all-cached, at-once, not '" + name +
-                          "'");
+  return invalid_argument(
+      "--step-start: one of just-in-time, all-cached, at-once, when-idle, not '" + name + "'");
 }
 
 }  // namespace
 
 void SwitchingOptions::declare(Options& app, const std::string& group) {
-  app.add_option("--step-start", start_,
-                 "when a step of a model on its way starts: just-in-time, all-cached (reload, then "
-                 "compute) or at-once (it holds the device while it waits)")
-      .group(group)
-      .show_default();
+  app.add_option(
+         "--step-start", start_,
+         "when a step of a model on its way starts: just-in-time, all-cached (reload, then "
+         "compute), at-once (it holds the device while it waits) or when-idle (at once where "
+         "nothing runs); default: just-in-time, or when-idle with --hybrid-gemm")
+      .group(group);
   app.add_option("--switching", switching_,
                  "what of a model comes and gives way: layers, as many as are needed; reload: all "
                  "of it; sleep: all of it, which is copied to host memory first")
@@ -32,7 +33,8 @@ void SwitchingOptions::declare(Options& app, const std::string& group) {
 }
 
 Status SwitchingOptions::apply(simulate::SimulationOptions& slice) const {
-  CAUSEWAY_ASSIGN(slice.step_start, find_start(start_));
+  const std::string by_default = hybrid_gemm_ ? "when-idle" : "just-in-time";
+  CAUSEWAY_ASSIGN(slice.step_start, find_start(start_.empty() ? by_default : start_));
   if (switching_ != "layers" && switching_ != "reload" && switching_ != "sleep") {
     return invalid_argument("--switching: one of layers, reload, sleep, not '" + switching_ + "'");
   }

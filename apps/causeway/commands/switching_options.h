@@ -19,7 +19,7 @@ class SwitchingOptions {
   Status apply(simulate::SimulationOptions& slice) const;
 
  private:
-  std::string start_ = "just-in-time", switching_ = "layers";
+  std::string start_, switching_ = "layers";  // start: empty: by default
   bool hybrid_gemm_ = false;
 };
 

@@ -42,7 +42,16 @@ TEST(SwitchingOptions, EveryBaselineMayReadAtHome) {
     const std::string given = std::string("--switching=") + switching;
     ASSERT_TRUE(apply({"--hybrid-gemm", given}, slice).ok());
     EXPECT_TRUE(slice.reads_at_home) << switching;
+    EXPECT_EQ(slice.step_start, engine::StepStart::kWhenIdle) << switching;
   }
+}
+
+TEST(SwitchingOptions, AGivenStartCounts) {
+  simulate::SimulationOptions slice;
+  ASSERT_TRUE(apply({"--hybrid-gemm", "--step-start=at-once"}, slice).ok());
+  EXPECT_EQ(slice.step_start, engine::StepStart::kAtOnce);
+  ASSERT_TRUE(apply({"--step-start=when-idle"}, slice).ok());
+  EXPECT_EQ(slice.step_start, engine::StepStart::kWhenIdle);
 }
 
 TEST(SwitchingOptions, SaysWhatIsWanted) {
