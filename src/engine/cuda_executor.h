@@ -2,10 +2,9 @@
 // tokens. submit() enqueues a whole step from the caller's thread and returns; only the chosen
 // tokens come back.
 //
-//   uploads  │ tables, sampling rows ─▶ HBM │
-//   steps         … the step before │ its tokens, tables │ forward │ sampling │ tokens ─▶ host │
-//   mark wait                                                                              polls
-//   the mark
+//   uploads │ tables, sampling rows ─▶ HBM │
+//   steps     … the step before │ its tokens, tables │ forward │ sampling │ tokens ─▶ host │ mark
+//   wait()                                                                     polls the mark ┘
 //
 // With a mover KV rotates: a step's copies begin in submit(), and the stream of steps waits for
 // those in before the step's first kernel (those that follow may read early). No kernel of a

@@ -39,8 +39,8 @@
 // within budgets (SuperInfer §4). Victims are then taken ahead, too, and never for frames that the
 // same decision uses, so that two steps stay in flight.
 //
-//   running ──rotated_out──▶ rotary ──rotated_in──▶ running       lost(): rotary, running ─▶
-//   waiting
+//   running ──rotated_out──▶ rotary ──rotated_in──▶ running
+//   lost(): rotary, running ─▶ waiting
 //
 // Cost: O(running sequences of the chosen model + changes × log waiting) an iteration; waiting
 // sequences are kept in heaps, and buffers are reused.

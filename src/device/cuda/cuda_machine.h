@@ -2,10 +2,9 @@
 //
 //   CudaMachine ─┬─ HostMemory (the caller's)   host regions, registered on first use
 //                ├─ GPUs                        primary context, SMs, whether lost
-//                └─ devices (slices) ─┬─ context    the primary one, or a green one with its own
-//                SMs
-//                                     ├─ Arena      reserved addresses, 32 MiB extents mapped in
-//                                     └─ streams    CUDA streams; a thread each once run() is used
+//                └─ devices (slices) ─┬─ context   the primary one, or a green one with own SMs
+//                                     ├─ Arena     reserved addresses, 32 MiB extents mapped in
+//                                     └─ streams   CUDA streams; a thread each once run() is used
 //
 // Copies, events and waits go straight into the CUDA stream on the caller's thread. Work of run()
 // must happen between them, and its failure must stop what follows, so from a run() until its queue
