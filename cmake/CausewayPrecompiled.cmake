@@ -58,6 +58,12 @@ endfunction()
 function(causeway_for_program)
   _causeway_level("" level)
   _causeway_joined(${ARGN})
+  if(CAUSEWAY_JOINED AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    foreach(target ${ARGN})  # a local name may be another file's; coroutines beside others mislead it
+      target_compile_options(${target} PRIVATE
+        $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;-Wno-mismatched-new-delete>)
+    endforeach()
+  endif()
   _causeway_precompiled(causeway_common_headers "${level}" "" "" ${ARGN})
 endfunction()
 

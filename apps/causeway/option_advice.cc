@@ -7,7 +7,7 @@ namespace {
 
 struct Advice {
   std::string_view fact;  // a part of the message
-  std::string_view option;
+  std::string_view option;  // of the command line or the environment, or a command
 };
 
 constexpr Advice kAdvice[] = {
@@ -22,6 +22,14 @@ constexpr Advice kAdvice[] = {
     {"a host of this machine alone", "--admin-host"},
     {"there is no GPU", "--gpu"},
     {"there is no GPU", "--slices"},
+    {"there is no GPU", "CUDA_VISIBLE_DEVICES"},
+    {"there is no GPU", "`causeway topology`"},
+    {"shows this process no such GPU", "CUDA_VISIBLE_DEVICES"},
+    {"if that is all that it sees", "CUDA_VISIBLE_DEVICES"},
+    {"listing them takes permission", "NVIDIA_MIG_MONITOR_DEVICES"},
+    {"the linker's search path", "LD_LIBRARY_PATH"},
+    {"the links have not been measured", "`causeway topology`"},
+    {"the profile has to be measured anew", "`causeway profile`"},
     {"or serve on the CPU", "--device cpu"},
     {"tokens that the model", "--max-model-len"},
 };

@@ -6,15 +6,22 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include "base/testing/temporary_directory.h"
+#include "device/cuda/cuda_api.h"
+#include "device/testing/fake_cuda.h"
 #include "fleet/catalogue.h"
+#include "kernels/home_gemm/profile.h"
 #include "schedule/hbm_plan.h"
 #include "topology/gpu_names.h"
+#include "transfer/link_map.h"
 
 namespace causeway::app {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -63,6 +70,31 @@ TEST(OptionAdvice, OfMigInstances) {
     const auto number = topology::number_of_gpu(name, gpus, seen);
     ASSERT_FALSE(number.ok());
     EXPECT_THAT(with_options(number.error().message), HasSubstr("(see --slices MIG-…;MIG-… --iso"));
+  }
+}
+
+TEST(OptionAdvice, OfTheEnvironmentAndOfCommands) {
+  const std::vector<topology::NamedGpu> gpus = {{"GPU-1", "0000:1b:00.0", {"MIG-1"}}};
+  EXPECT_THAT(with_options(topology::number_of_gpu("GPU-7", gpus, {}).error().message),
+              AllOf(HasSubstr("CUDA_VISIBLE_DEVICES"), HasSubstr("`causeway topology`")));
+  EXPECT_THAT(with_options(topology::number_of_gpu("MIG-1", gpus, {}).error().message),
+              HasSubstr("CUDA_VISIBLE_DEVICES"));
+  EXPECT_THAT(with_options(topology::instances_of_slices("MIG-1234", {}).error().message),
+              HasSubstr("NVIDIA_MIG_MONITOR_DEVICES"));
+  TemporaryDirectory folder;
+  EXPECT_THAT(with_options(transfer::load_link_map(folder.path(), "m").error().message),
+              HasSubstr("`causeway topology`"));
+  EXPECT_THAT(with_options(kernels::home_gemm::parse_profiles(
+                               R"({"format": "causeway-home-profile", "version": 2})")
+                               .error()
+                               .message),
+              HasSubstr("`causeway profile`"));
+  const std::pair<int, const char*> starts[] = {{device::kCudaStubLibrary, "LD_LIBRARY_PATH"},
+                                                {device::kCudaNoDevice, "CUDA_VISIBLE_DEVICES"}};
+  for (const auto& [result, variable] : starts) {
+    device::testing::FakeCuda driver;
+    driver.fail_next("cuInit", result);
+    EXPECT_THAT(with_options(device::ask_cuda(driver.api()).error().message), HasSubstr(variable));
   }
 }
 

@@ -164,7 +164,7 @@ class Arena {
   friend class Extents;
   friend class AddressRange;
 
-  // A lock that serves who waits for it in the order of their coming: many short holds of one
+  // A lock that serves threads in the order in which they came: many short holds of one
   // thread do not keep out another.
   class FairMutex {
    public:
@@ -194,8 +194,8 @@ class Arena {
   const std::unique_ptr<ArenaMemory> memory_;
   const std::int64_t extents_;
   const Bytes extent_bytes_;
-  // By extent: whether it has memory. Set after mapping and cleared before unmapping, by who booked
-  // the extent.
+  // By extent: whether it has memory. The caller that booked the extent sets it after mapping and
+  // clears it before unmapping.
   std::vector<std::atomic<bool>> backed_;
   FairMutex mapping_;         // held during calls of memory_, and then nothing else is
   mutable std::mutex mutex_;  // guards what follows

@@ -97,8 +97,8 @@ class Event {
   virtual Result<bool> done() const = 0;
   // Blocks until done, or for `timeout` of real time: kDeadlineExceeded.
   virtual Status wait(Nanos timeout) const = 0;
-  // Blocks for up to `length` of real time, asking again and again, as who knows that little is
-  // missing does; then as done(). May give up sooner what has not begun.
+  // Blocks for up to `length` of real time, asking again and again, for a caller that knows
+  // that little is missing; then as done(). May give up sooner what has not begun.
   virtual Result<bool> spin(Nanos length) const;
   // When the work was done, by the machine's clock; kUnavailable before that.
   virtual Result<Nanos> completed_at() const = 0;

@@ -102,7 +102,7 @@ Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
   if (::ftruncate(mapping.fd, bytes.count) != 0) {
     return io_error("sizing host region '" + name + "' to " + in_mib(bytes), errno);
   }
-  // Whoever the descriptor is shared with cannot pull pages from under us.
+  // Processes that the descriptor is shared with cannot take pages away from this one.
   if (::fcntl(mapping.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return io_error("sealing host region '" + name + "'", errno);
   }

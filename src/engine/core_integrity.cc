@@ -1,4 +1,4 @@
-// EngineCore::check_integrity: core, scheduler and KV cache against each other.
+// EngineCore::check_integrity: core, scheduler, KV cache and residency, each against the others.
 #include <string>
 #include <unordered_set>
 
@@ -10,12 +10,13 @@ Status EngineCore::check_integrity() const {
   CAUSEWAY_TRY(state_->kv.check_integrity());
   CAUSEWAY_TRY(state_->scheduler.check_integrity(state_->kv));
   if (state_->border) CAUSEWAY_TRY(state_->border->check_integrity());
+  if (state_->cache) CAUSEWAY_TRY(state_->cache->residency().check_integrity());
   const std::int64_t scheduled = state_->scheduler.sequences();
   if (scheduled != requests()) {
     return corrupt("engine: " + std::to_string(requests()) +
                    " requests, scheduler: " + std::to_string(scheduled));
   }
-  // Nobody but the sequences and the step in flight holds frames, and what they hold is not free.
+  // Only the sequences and the step in flight hold frames, and what they hold is not free.
   std::unordered_set<std::int64_t> held;
   for (const auto& [id, sequence] : state_->sequences) {
     if (sequence->output_tokens() >= sequence->request.max_tokens.count) {

@@ -1,8 +1,10 @@
 // Sequences whose output must match a grammar (docs/design/structured.md). A token's mask needs the
-// token before it, so that such a sequence is never in two steps at once: the scheduler holds it
-// from the step that samples it until the mask of its next token is there. Masks are computed on
-// other threads; the loop waits a little for them, since they mostly take microseconds, and passes
-// over whoever is late.
+// token before it. Where the executor takes masks late, such a sequence goes ahead: it is in the
+// step behind the one that samples its last token, and the mask is supplied while that step
+// computes. Else, and where its grammar has turned out to be slow, the scheduler holds it from the
+// step that samples it until the mask of its next token is there, so that it is never in two steps
+// at once. Masks are computed on other threads; the loop waits a little for them, since they mostly
+// take microseconds, and passes over those that are late.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +16,8 @@ namespace {
 
 // At a decision the loop waits so long for one mask, ...
 constexpr Nanos kWait = millis(2);
-// ... and so long for one sequence in all; then it is looked at without waiting.
+// ... and so long for one sequence in all; then it is looked at without waiting, and no longer goes
+// ahead: a step that awaits a mask holds up the others in it.
 constexpr Nanos kPatience = millis(20);
 // Between two looks at masks that are late.
 constexpr Nanos kLook = millis(1);
@@ -43,9 +46,37 @@ void EngineCore::State::follow(Sequence& sequence, TokenId token, Nanos now) {
   awaiting_masks.push_back(sequence.request.id);
 }
 
+bool EngineCore::State::goes_ahead(const Sequence& sequence) const {
+  return executor.capabilities().late_masks && sequence.mask_patience > Nanos(0) &&
+         !streams(sequence.request.model);
+}
+
+request::LogitEdits EngineCore::State::edits_of(const Sequence& sequence, Tokens end) const {
+  const request::Request& request = sequence.request;
+  request::LogitEdits edits{
+      .mask = {}, .allowed = request.allowed_tokens, .bias = request.logit_bias, .banned = {}};
+  // Counted by place, which is known also while the tokens before it are pending.
+  if (end - sequence.prompt < request.min_tokens) edits.banned = request.stop_tokens;
+  if (sequence.matcher == nullptr) return edits;
+  edits.mask_follows = end.count > std::ssize(sequence.tokens);
+  if (edits.mask_follows) {
+    CAUSEWAY_CHECK(goes_ahead(sequence), "a sequence goes ahead whose mask cannot follow");
+    return edits;
+  }
+  CAUSEWAY_CHECK(sequence.matcher->wait(Nanos(0)) == request::MaskState::kReady,
+                 "a sequence with a grammar runs before it is known what may follow");
+  const auto mask = sequence.matcher->mask();
+  edits.mask.assign(mask.begin(), mask.end());
+  return edits;
+}
+
 void EngineCore::State::take_masks(Nanos now) {
   masks_look.reset();
-  if (awaiting_masks.empty()) return;
+  if (!awaiting_masks.empty()) look_at_masks(now);
+  supply_masks();
+}
+
+void EngineCore::State::look_at_masks(Nanos now) {
   std::vector<RequestId> waiting;
   waiting.swap(awaiting_masks);
   Nanos wait = kWait;
@@ -56,24 +87,75 @@ void EngineCore::State::take_masks(Nanos now) {
     CAUSEWAY_DCHECK(sequence.matcher != nullptr, "a sequence without a grammar awaits a mask");
     const Nanos longest = std::min(wait, sequence.mask_patience);
     const request::MaskState state = sequence.matcher->wait(longest);
-    if (state == request::MaskState::kReady) {
-      scheduler.hold(sequence.handle, false);
-    } else if (state == request::MaskState::kImpossible) {
-      end(sequence, request::FinishReason::kError,
-          "no token of the model's vocabulary continues an answer of the form that was asked for");
-      outputs.back().code = ErrorCode::kInvalidArgument;
-    } else if (now - sequence.mask_since > kMaskMax) {
-      end(sequence, request::FinishReason::kError,
-          "the form that was asked for takes longer than " +
-              std::to_string(kMaskMax.count / 1'000'000) + " ms for a token; make it simpler");
-      outputs.back().code = ErrorCode::kInvalidArgument;
-    } else {
+    if (take_mask(sequence, state, now)) continue;
+    if (state == request::MaskState::kComputing) {
       sequence.mask_patience = sequence.mask_patience - longest;
       wait = Nanos(0);  // the others were computed meanwhile
-      awaiting_masks.push_back(id);
+      wait_for_mask(sequence, now);
     }
+    awaiting_masks.push_back(id);
   }
   if (!awaiting_masks.empty()) masks_look = now + kLook;
+}
+
+bool EngineCore::State::take_mask(Sequence& sequence, request::MaskState state, Nanos now) {
+  if (state == request::MaskState::kReady) {
+    if (lane_of(sequence.request.model).ended < sequence.void_until) return false;
+    scheduler.hold(sequence.handle, false);
+    return true;
+  }
+  const bool impossible = state == request::MaskState::kImpossible;
+  if (!impossible && now - sequence.mask_since <= kMaskMax) return false;
+  const std::string why =
+      impossible
+          ? "no token of the model's vocabulary continues an answer of the form that was asked for"
+          : "the form that was asked for takes longer than " +
+                std::to_string(kMaskMax.count / 1'000'000) + " ms for a token; make it simpler";
+  end(sequence, request::FinishReason::kError, why);
+  outputs.back().code = ErrorCode::kInvalidArgument;
+  return true;
+}
+
+void EngineCore::State::wait_for_mask(Sequence& sequence, Nanos now) {
+  const StepLane& lane = lane_of(sequence.request.model);
+  const bool ahead = lane.in_flight() > 0 && lane.newest().awaits_masks &&
+                     sequence.runs[StepLane::slot_of(lane.started - 1)] >= 0;
+  if (!ahead) scheduler.hold(sequence.handle, true);
+  if (ahead && !goes_ahead(sequence)) step_back(sequence, now);
+}
+
+// Its last token is known, so that the next step that computes it has its mask. Most of its KV is
+// found in the prefix cache.
+void EngineCore::State::step_back(Sequence& sequence, Nanos now) {
+  const StepLane& lane = lane_of(sequence.request.model);
+  const bool voided = scheduler.restart(sequence.handle);
+  CAUSEWAY_CHECK(voided, "a step in flight computes the sequence");
+  release_frames(sequence);
+  end_rotation(sequence, now);
+  disown_steps(sequence);
+  scheduler.hold(sequence.handle, true);
+  sequence.void_until = lane.started;
+  sequence.preemptions += 1;
+  models.at(sequence.request.model).counters.preemptions += 1;
+}
+
+// When the step before has ended, and each of those in the step that awaits masks has ended,
+// stepped back, or knows its mask.
+void EngineCore::State::supply_masks() {
+  StepLane& lane = resident();
+  if (lane.in_flight() != 1 || !lane.newest().awaits_masks) return;
+  StepInFlight& step = lane.newest();
+  if (!step.refused.empty()) return;
+  std::vector<request::LateMask> masks;
+  for (const Sequence* sequence : step.sequences) {
+    if (sequence == nullptr || sequence->matcher == nullptr) continue;
+    if (sequence->matcher->wait(Nanos(0)) != request::MaskState::kReady) return;
+    const auto mask = sequence->matcher->mask();
+    masks.push_back({sequence->request.id, {mask.begin(), mask.end()}});
+  }
+  step.awaits_masks = false;
+  // An error comes back as the step's result.
+  (void)executor.supply_masks(step.id, std::move(masks)).ok();
 }
 
 }  // namespace causeway::engine

@@ -8,92 +8,14 @@
 
 #include "engine/engine_core.h"
 #include "engine/testing/core_requests.h"
-#include "request/constraint.h"
+#include "engine/testing/told_matcher.h"
+#include "request/banned_words.h"
 
 namespace causeway::engine {
 namespace {
 
 using request::MaskState;
 using ::testing::HasSubstr;
-
-// What all matchers of a constraint are told, and what they were.
-struct Told {
-  MaskState state = MaskState::kReady;
-  std::vector<TokenId> begun, tokens;
-  int waits = 0;
-};
-
-class ToldMatcher final : public request::TokenMatcher {
- public:
-  explicit ToldMatcher(Told& told) : told_(told), mask_((2000 + 31) / 32, 0) {}
-  MaskState wait(Nanos) override {
-    ++told_.waits;
-    return told_.state;
-  }
-  std::span<const std::uint32_t> mask() const override { return mask_; }
-  void advance(TokenId token) override {
-    told_.tokens.push_back(token);
-    mask_[0] = static_cast<std::uint32_t>(told_.tokens.size());
-  }
-
- private:
-  Told& told_;
-  std::vector<std::uint32_t> mask_;
-};
-
-class ToldConstraint final : public request::Constraint {
- public:
-  explicit ToldConstraint(Told& told) : told_(told) {}
-  const request::ConstraintText& text() const override { return text_; }
-  std::unique_ptr<request::TokenMatcher> begin(std::vector<TokenId> output) const override {
-    told_.begun = std::move(output);
-    return std::make_unique<ToldMatcher>(told_);
-  }
-
- private:
-  Told& told_;
-  const request::ConstraintText text_;
-};
-
-// Steps end when the test says so; token 100 + n is the n-th of a step's.
-class SlowExecutor final : public StepExecutor {
- public:
-  const Capabilities& capabilities() const override { return capabilities_; }
-  Status submit(request::Batch batch, weights::StepWeights) override {
-    batches.push_back(std::move(batch));
-    return {};
-  }
-  std::optional<request::StepResult> wait(Nanos) override { return {}; }
-
-  request::StepResult end_oldest() {
-    const request::Batch batch = batches.front();
-    batches.erase(batches.begin());
-    request::StepResult result;
-    result.step = batch.step;
-    for (const request::BatchEntry& entry : batch.entries) {
-      if (!entry.samples) continue;
-      request::SampledToken sampled{.request = entry.request, .token = {}};
-      sampled.token.token = static_cast<TokenId>(100 + result.sampled.size());
-      result.sampled.push_back(sampled);
-    }
-    return result;
-  }
-  // In which of the steps in flight the request is.
-  std::vector<int> steps_of(std::int64_t id) const {
-    std::vector<int> in;
-    for (std::size_t i = 0; i < batches.size(); ++i) {
-      for (const request::BatchEntry& entry : batches[i].entries) {
-        if (entry.request == RequestId(id)) in.push_back(static_cast<int>(i));
-      }
-    }
-    return in;
-  }
-
-  std::vector<request::Batch> batches;  // in flight
-
- private:
-  const Capabilities capabilities_{.steps_in_flight_max = 2};
-};
 
 class CoreMasks : public ::testing::Test {
  protected:
@@ -123,6 +45,25 @@ class CoreMasks : public ::testing::Test {
   EngineCore core_;
   Nanos now_{0};
 };
+
+// Unlike a form they do not end the answer, so that it may have to have some tokens.
+TEST_F(CoreMasks, BannedWordsAreMasksBesideAMinimumOfTokens) {
+  request::Request request = make_request(1, 3, 40);
+  request.stop_tokens = {7};
+  request.min_tokens = Tokens(2);
+  auto banned = request::ban_words({2000, {{100, 100}}});
+  ASSERT_TRUE(banned.ok());
+  request.constraint = *banned;
+  const Status taken = core_.submit(std::move(request), now_);
+  ASSERT_TRUE(taken.ok()) << taken.error().message;
+  core_.start_step(now_);
+  const auto allows_100 = [&] { return (edits(0, 0).mask.at(100 / 32) >> (100 % 32) & 1) != 0; };
+  EXPECT_TRUE(allows_100());
+  end_step();  // with token 100
+  EXPECT_FALSE(allows_100());
+  EXPECT_EQ(edits(0, 0).banned, (std::vector<TokenId>{7}));
+  EXPECT_EQ(executor_.batches.size(), 1u) << "never in two steps at once";
+}
 
 // Decisions of the scheduler that rotates are another plan's.
 class RotaryCoreMasks : public CoreMasks {

@@ -208,22 +208,6 @@ void EngineCore::State::recompute(const std::vector<RequestId>& requests, Nanos 
   }
 }
 
-request::LogitEdits EngineCore::State::edits_of(const Sequence& sequence, Tokens end) {
-  const request::Request& request = sequence.request;
-  request::LogitEdits edits{
-      .mask = {}, .allowed = request.allowed_tokens, .bias = request.logit_bias, .banned = {}};
-  // Counted by place, which is known also while the tokens before it are pending.
-  if (end - sequence.prompt < request.min_tokens) edits.banned = request.stop_tokens;
-  if (sequence.matcher != nullptr) {
-    CAUSEWAY_CHECK(sequence.matcher->wait(Nanos(0)) == request::MaskState::kReady &&
-                       end.count == std::ssize(sequence.tokens),
-                   "a sequence with a grammar runs before it is known what may follow");
-    const auto mask = sequence.matcher->mask();
-    edits.mask.assign(mask.begin(), mask.end());
-  }
-  return edits;
-}
-
 std::int64_t EngineCore::State::scored_rows(const Sequence& sequence, const schedule::Run& run) {
   if (!sequence.scoring) return 0;
   // The row of its last token tells what follows the prompt.
@@ -270,7 +254,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   const bool pending = end.count > std::ssize(known);
   CAUSEWAY_CHECK(!pending || (run.tokens.count == 1 && run.context.count == std::ssize(known) &&
                               sequence.runs[StepLane::slot_of(lane.started - 1)] >= 0),
-                 "a token that nobody knows, nor the step before samples");
+                 "a step reads a token that is not known, nor sampled by the step before");
   // planted bug: the first one's token
   const TokenId chosen_before =
       request::pending_token(CAUSEWAY_PLANTED(5) ? 0 : sequence.sampled_row);
@@ -426,7 +410,8 @@ bool EngineCore::State::end_unreachable(Nanos now) {
 }
 
 bool EngineCore::State::end_stranded(Nanos now) {
-  // Who waits for weights need not wait for these copies, unless no other memory can come to them.
+  // Requests that wait for weights need not wait for these copies, unless no other memory can come
+  // to the weights.
   const bool stuck = border && border->stuck() && !weights_arrive();
   const bool waits = rotation && rotation->given_up() && !rotation->under_way() &&
                      in_flight() == 0 && !sequences.empty() && (!awaiting_weights || stuck);
@@ -504,6 +489,7 @@ void EngineCore::State::launch(Nanos now) {
   step.refused.clear();
   step.weights.clear();
   request::Batch batch = make_batch(lane, step);
+  step.awaits_masks = batch.awaits_masks();
   step.computes = models.at(batch.model).facts.step_of(Tokens(std::ssize(batch.tokens)));
   CAUSEWAY_DCHECK(std::ssize(batch.entries) == std::ssize(step.decision.runs), "an entry a run");
   std::int64_t row = 0;
@@ -513,7 +499,8 @@ void EngineCore::State::launch(Nanos now) {
     step.scored.push_back(scored_rows(sequence, run));
     row += step.scored.back();
     if (run.samples) sequence.sampled_row = row++;
-    if (run.samples && sequence.matcher != nullptr) scheduler.hold(run.sequence, true);
+    const bool formed = run.samples && sequence.matcher != nullptr;
+    if (formed && !goes_ahead(sequence)) scheduler.hold(run.sequence, true);
     step.sequences.push_back(&sequence);
   }
   ++steps_started;
@@ -537,7 +524,8 @@ std::vector<RequestId> EngineCore::State::in_steps(const schedule::Decision* dec
   }
   if (decided != nullptr) {
     for (const schedule::Run& run : decided->runs) {
-      CAUSEWAY_DCHECK(sequences.contains(run.request), "a step is decided for who has ended");
+      CAUSEWAY_DCHECK(sequences.contains(run.request),
+                      "a step is decided for a request that has ended");
       requests.push_back(run.request);
     }
   }

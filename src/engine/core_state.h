@@ -1,4 +1,4 @@
-// What an EngineCore remembers between its calls. Internal to this room.
+// The state of an EngineCore between its calls. Internal to this room.
 #pragma once
 
 #include <algorithm>
@@ -33,20 +33,22 @@ struct Sequence {
   Nanos weights;               // for how long of `queued` its model's weights were missing
   std::vector<request::RotationTimes> rotated;  // go out with its next output; the last may be open
   schedule::Handle handle;
-  // By step in flight of its model's lane (StepLane::slot_of), its place there; -1: not part of it.
+  // The sequence's place in each step in flight of its model's lane (StepLane::slot_of); -1: it is
+  // not part of that step.
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
   std::int64_t sampled_row = -1;  // in the newest step that samples it
-  // Of a prompt whose log-probabilities are wanted and have not been put out: those of its tokens
+  // For a prompt whose log-probabilities are wanted and have not been put out: those of its tokens
   // behind the first, as far as they are known.
   std::vector<request::OutputToken> scores;
   bool scoring = false;                          // rows of the prompt are to be scored yet
   std::vector<double> pooled;                    // [hidden], the sum so far; empty: nothing yet
   std::optional<request::ModelSwitch> switched;  // goes out with its next token
-  // Of one whose output must match a grammar. It is held in the scheduler from the step that
-  // samples it until what may follow is known (core_masks.cc).
+  // For a sequence whose output must match a grammar (core_masks.cc).
   std::unique_ptr<request::TokenMatcher> matcher;
-  Nanos mask_since;          // when that began to be computed
+  Nanos mask_since;          // when the next mask began to be computed
   Nanos mask_patience = {};  // how long the loop may yet wait for it, in all
+  // It stepped back: it stays held until so many steps of its lane have ended.
+  std::int64_t void_until = 0;
 
   std::int64_t output_tokens() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt.count;
@@ -56,7 +58,7 @@ struct Sequence {
   bool scores_prompt() const {
     return request.sampling.prompt_logprobs >= 0 || request.pooling == request::Pooling::kMean;
   }
-  // What is looked up of it in the prefix cache.
+  // The tokens of it that are looked up in the prefix cache.
   std::span<const TokenId> prefix() const {
     return scores_prompt() ? std::span<const TokenId>() : std::span(tokens);
   }
@@ -77,7 +79,7 @@ struct ModelEntry {
   std::optional<Switching> switching = {};
   Nanos weights_came = {};  // when a step could begin, the last time that weights were missing
 
-  // For a streamed model: the bytes that cross the link at a step.
+  // How many bytes cross the link at a step of a streamed model.
   Bytes pass_bytes() const {
     return facts.weights.experts ? missed.a_step() : facts.weights.streamed_bytes();
   }
@@ -113,7 +115,7 @@ class EngineCore::State {
   int in_flight() const { return lanes[0].in_flight() + lanes[1].in_flight(); }
   // Some lane has room, and models that could use it.
   bool may_start() const;
-  // Of the steps in flight but the oldest of this lane, the oldest; or the next one.
+  // The oldest of the steps in flight beside the oldest one of this lane; or the next step.
   StepId oldest_beside(const StepLane& lane) const;
 
   // How long the steps of resident models that are in flight are expected to take yet.
@@ -130,7 +132,7 @@ class EngineCore::State {
     return first;
   }
 
-  // Tells the cache who wants what, and ends the requests of models whose weights cannot be
+  // Tells the cache what each model wants, and ends the requests of models whose weights cannot be
   // brought.
   void update_weights(Nanos now);
   // Moves memory between KV and weights, and ends the requests that it leaves no room for.
@@ -184,16 +186,16 @@ class EngineCore::State {
   void rotate_out(RequestId request, Nanos now);
   // The sequence is in host memory no longer.
   static void end_rotation(Sequence& sequence, Nanos now);
-  // What a decision needs to know beside the cache; nothing where KV does not rotate.
+  // The facts that a decision needs beside the cache; none where KV does not rotate.
   schedule::RotationInputs rotation_inputs(Nanos now);
   WeightsIn weights_in() const;
   // The lane's step has ended: tells the rotation how long it took, and counts missed experts.
   void measure_step(const StepLane& lane, ModelId model, Nanos took);
   // Says, once, that one is computed again because host memory has no room for its KV.
   void tell_full(RequestId victim);
-  // Learns which copies of KV have ended; who is lost by that waits again.
+  // Learns which copies of KV have ended; sequences that are lost by that wait again.
   void end_copies(Nanos now);
-  // What is left of the KV of these is given up.
+  // Gives up what is left of these requests' KV.
   void recompute(const std::vector<RequestId>& requests, Nanos now);
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
   request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
@@ -201,24 +203,37 @@ class EngineCore::State {
   // core_masks.cc. A request has come with a constraint; its next token has come.
   void begin_matching(Sequence& sequence, Nanos now);
   void follow(Sequence& sequence, TokenId token, Nanos now);
-  // Releases those whose masks are there, and ends those that will have none.
+  // Whether it may be in a step before what its mask needs is known: that step awaits the mask.
+  bool goes_ahead(const Sequence& sequence) const;
+  // Releases those whose masks are there, ends those that will have none, and supplies the step
+  // that awaits masks when all are there.
   void take_masks(Nanos now);
-  // Of the rows that the run computes, as many as are to be scored, the first.
+  void look_at_masks(Nanos now);
+  // False: its mask is not there, and is to be looked at again.
+  bool take_mask(Sequence& sequence, request::MaskState state, Nanos now);
+  // It is late: the sequence is held, or if it went ahead, waited for a little.
+  void wait_for_mask(Sequence& sequence, Nanos now);
+  // Gives up what a step in flight computes for a sequence whose mask is late.
+  void step_back(Sequence& sequence, Nanos now);
+  void supply_masks();
+  // How many of the rows that the run computes are to be scored; they are its first.
   static std::int64_t scored_rows(const Sequence& sequence, const schedule::Run& run);
   // They have been scored.
   static void keep_scores(Sequence& sequence, const schedule::Run& run,
                           std::span<const request::SampledToken> scored);
-  // Of one that is pooled: adds its rows' hidden states, those of a prompt's first chunk anew.
+  // For a sequence that is pooled: adds its rows' hidden states; those of a prompt's first chunk
+  // begin a new sum.
   static void pool(Sequence& sequence, const schedule::Run& run,
                    std::span<const request::SampledToken> rows);
-  // What a request changes of the logits of the token that takes place `end`.
-  static request::LogitEdits edits_of(const Sequence& sequence, Tokens end);
+  // How a request changes the logits of the token that takes place `end`.
+  request::LogitEdits edits_of(const Sequence& sequence, Tokens end) const;
   // Hands the decided step to the executor. One that is refused fails at once, or when the step in
   // flight in its lane has ended.
   void launch(Nanos now);
-  // Those of the steps in flight that have not ended, and of `decided`, in ascending order.
+  // The requests of the steps in flight that have not ended, and of `decided`, in ascending order.
   std::vector<RequestId> in_steps(const schedule::Decision* decided) const;
-  // Of a device that hangs or is lost nothing is told any more: what was in a step then may be why.
+  // Tells the watch which requests are in steps. Once the device hangs or is lost nothing is told
+  // any more: what was in a step then may be why.
   void tell_watch(const schedule::Decision* decided) const;
   // Fails the steps whose turn it is and that were refused.
   void end_refused(StepLane& lane, Nanos now);
@@ -244,7 +259,7 @@ class EngineCore::State {
   // The last step in flight that computes the sequence, which uses its frames until it ends;
   // invalid: none does.
   StepId last_user(const Sequence& sequence);
-  // What steps in flight compute of the sequence does not count. Behind last_user().
+  // The sequence takes no results of the steps in flight. Called behind last_user().
   void disown_steps(Sequence& sequence);
   void release_frames(const Sequence& sequence);
   // Fast-forward (core_calm.cc).
@@ -253,7 +268,8 @@ class EngineCore::State {
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   void run_calm_steps(std::int64_t steps, Nanos last_end, const SampledTokens& sampled);
 
-  // Those alive, in order of their ids: what is done to all is done in the same order every time.
+  // The requests that have not ended, in order of their ids, so that what is done to all is done in
+  // the same order every time.
   std::vector<RequestId> all_requests() const;
 
   CoreOptions options;

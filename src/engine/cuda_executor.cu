@@ -56,18 +56,33 @@ struct Flight {
   std::unique_ptr<device::Event> begun;
   std::unique_ptr<device::Event> ended;
   std::optional<Error> abandoned;  // why it is to fail, though part of it runs
+  // Awaits masks: its logits are computed, and nothing is enqueued behind them.
+  std::optional<request::Batch> unsampled;
+  CudaLogits logits;
 };
 
 // A step of a resident model that is not enqueued yet: not all copies of KV that it reads have
-// arrived. A stream that waited for them would never end where the driver holds everybody up until
-// the device is idle (it loads a kernel, or has no place for one more launch), for the transfer
-// engine's thread could not hand over the rest of the copies.
+// arrived. A stream that waited for them would never end where the driver holds all threads up
+// until the device is idle (it loads a kernel, or has no place for one more launch), for the
+// transfer engine's thread could not hand over the rest of the copies.
 struct DeferredStep {
   request::Batch batch;
   weights::StepWeights weights;
   CudaModel* model = nullptr;
   std::vector<kv::CopyGate> gates;
 };
+
+void fill_masks(request::Batch& batch, std::vector<request::LateMask> masks) {
+  auto next = masks.begin();
+  for (request::BatchEntry& entry : batch.entries) {
+    entry.edits.mask_follows = false;
+    // In the order of the entries; those that have ended have none.
+    if (next == masks.end() || next->request != entry.request) continue;
+    entry.edits.mask = std::move(next->mask);
+    ++next;
+  }
+  CAUSEWAY_CHECK(next == masks.end(), "a mask is for a row that the step has not");
+}
 
 bool all_open(const std::vector<kv::CopyGate>& gates) {
   return std::all_of(gates.begin(), gates.end(), [](const auto& gate) { return gate.open(); });
@@ -103,7 +118,8 @@ class CudaExecutor::State {
         mover(mover),
         capabilities{.steps_in_flight_max = kStepsInFlightMax,
                      .streams = streamed_workspace != nullptr,
-                     .rotates = mover != nullptr},
+                     .rotates = mover != nullptr,
+                     .late_masks = true},
         flights{Flight(workspace), Flight(workspace)},
         models(frames.bytes, kStepsInFlightMax),
         streamed_models(frames.bytes) {
@@ -130,7 +146,12 @@ class CudaExecutor::State {
   Status start_step(const request::Batch& batch, weights::StepWeights weights,
                     CudaModel& cuda_model);
   Status enqueue(const request::Batch& batch, weights::StepWeights weights, CudaModel& cuda_model);
-  Status upload(const request::Batch& batch, const model::StepShape& shape, Flight& flight);
+  // `sampled`: with what the sampler needs, which else follows with the masks.
+  Status upload(const request::Batch& batch, const model::StepShape& shape, Flight& flight,
+                bool sampled);
+  Status upload_sampling(const request::Batch& batch, Flight& flight);
+  Status supply_masks(StepId step, std::vector<request::LateMask> masks);
+  Status sample_unsampled(Flight& flight, std::vector<request::LateMask> masks);
   Status bring_tables(const request::Batch& batch, Flight& flight);
   Status copy_tables(Flight& flight, std::int64_t elements, const model::CudaWorkspace& to);
   Result<bool> load_kernels(ModelId model, const CudaModel& cuda_model,
@@ -206,7 +227,7 @@ Result<bool> CudaExecutor::State::load_kernels(ModelId model, const CudaModel& c
   if (std::exchange(warming, model) != model) warm_shapes = 0;
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
-  const auto shapes = model::first_steps(workspace.limits().rows, buckets, config.sliding_window);
+  const auto shapes = model::first_steps(workspace.limits().rows, buckets, config.plain_context());
   for (; warm_shapes < shapes.size(); ++warm_shapes) {
     CAUSEWAY_ASSIGN(const bool loaded,
                     cuda_model.forward->load_kernels(shapes[warm_shapes], kv, stop, cuda()));
@@ -219,12 +240,17 @@ Result<bool> CudaExecutor::State::load_kernels(ModelId model, const CudaModel& c
 
 // While the step before runs.
 Status CudaExecutor::State::upload(const request::Batch& batch, const model::StepShape& shape,
-                                   Flight& flight) {
+                                   Flight& flight, bool sampled) {
   tables_used = model::write_tables(batch, shape, {flight.tables.host(), table_elements});
-  CAUSEWAY_TRY(flight.sampler.prepare(batch));
   const kernels::CudaStream cuda_uploads = device::cuda_stream_of(*uploads);
   CAUSEWAY_TRY(flight.tables.up(static_cast<std::size_t>(tables_used), cuda_uploads));
-  CAUSEWAY_TRY(flight.sampler.upload(cuda_uploads));
+  if (sampled) return upload_sampling(batch, flight);
+  return uploads->record(*flight.uploaded);
+}
+
+Status CudaExecutor::State::upload_sampling(const request::Batch& batch, Flight& flight) {
+  CAUSEWAY_TRY(flight.sampler.prepare(batch));
+  CAUSEWAY_TRY(flight.sampler.upload(device::cuda_stream_of(*uploads)));
   return uploads->record(*flight.uploaded);
 }
 
@@ -255,19 +281,50 @@ Status CudaExecutor::State::copy_tables(Flight& flight, std::int64_t elements,
 Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWeights weights,
                                     CudaModel& cuda_model) {
   Flight& flight = next();
-  const std::int64_t window = cuda_model.forward->config().sliding_window;
-  const model::StepShape shape = model::shape_of(batch, buckets, window);
-  CAUSEWAY_TRY(upload(batch, shape, flight));
+  const std::int64_t plain = cuda_model.forward->config().plain_context();
+  const model::StepShape shape = model::shape_of(batch, buckets, plain);
+  const bool sampled = !batch.awaits_masks();
+  CAUSEWAY_TRY(upload(batch, shape, flight, sampled));
   CAUSEWAY_TRY(flight.hidden.prepare(batch, cuda_model.forward->config().hidden));
   CAUSEWAY_TRY(stream->wait(*flight.uploaded));
   CAUSEWAY_TRY(stream->record(*flight.begun));
   CAUSEWAY_TRY(bring_tables(batch, flight));
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
   CAUSEWAY_TRY(cuda_model.forward->run(shape, kv, {weights, stream.get()}, cuda()));
-  const CudaLogits logits{.data = cuda_model.forward->logits(),
-                          .vocab = cuda_model.forward->config().vocab};
-  CAUSEWAY_TRY(flight.sampler.enqueue(logits, before().sampler.chosen(), cuda()));
+  flight.logits = {.data = cuda_model.forward->logits(),
+                   .vocab = cuda_model.forward->config().vocab};
   CAUSEWAY_TRY(flight.hidden.enqueue(cuda_model.forward->hidden(), cuda()));
+  if (!sampled) {
+    flight.unsampled = batch;
+    return {};
+  }
+  CAUSEWAY_TRY(flight.sampler.enqueue(flight.logits, before().sampler.chosen(), cuda()));
+  return stream->record(*flight.ended);
+}
+
+Status CudaExecutor::State::supply_masks(StepId step, std::vector<request::LateMask> masks) {
+  if (!deferred.empty()) {
+    CAUSEWAY_CHECK(deferred.back().batch.step == step, "masks are of the newest step");
+    fill_masks(deferred.back().batch, std::move(masks));
+    return {};
+  }
+  Flight& flight = before();
+  CAUSEWAY_CHECK(submitted > returned && flight.step == step, "masks are of the newest step");
+  if (flight.abandoned) return {};
+  CAUSEWAY_CHECK(flight.unsampled, "a step gets masks that awaits none");
+  const Status sampled = sample_unsampled(flight, std::move(masks));
+  if (!sampled.ok()) flight.abandoned = sampled.error();
+  return sampled;
+}
+
+Status CudaExecutor::State::sample_unsampled(Flight& flight, std::vector<request::LateMask> masks) {
+  CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
+  request::Batch batch = *std::exchange(flight.unsampled, std::nullopt);
+  fill_masks(batch, std::move(masks));
+  CAUSEWAY_TRY(upload_sampling(batch, flight));
+  CAUSEWAY_TRY(stream->wait(*flight.uploaded));
+  // The step before the newest is in the place of the next.
+  CAUSEWAY_TRY(flight.sampler.enqueue(flight.logits, next().sampler.chosen(), cuda()));
   return stream->record(*flight.ended);
 }
 
@@ -303,6 +360,7 @@ Status CudaExecutor::State::start_step(const request::Batch& batch, weights::Ste
   Flight& flight = next();
   flight.step = batch.step;
   flight.abandoned.reset();
+  flight.unsampled.reset();
   const Status enqueued = enqueue(batch, weights, cuda_model);
   if (enqueued.ok()) return {};
   const Status settled = settle(kSettle);
@@ -320,9 +378,10 @@ Status CudaExecutor::State::begin_streamed(const request::Batch& batch,
   step.flight.abandoned.reset();
   step.weights = weights;
   step.forward = cuda_model.forward.get();
-  const std::int64_t window = cuda_model.forward->config().sliding_window;
-  const model::StepShape shape = model::shape_of(batch, buckets, window);
-  CAUSEWAY_TRY(upload(batch, shape, step.flight));
+  const std::int64_t plain = cuda_model.forward->config().plain_context();
+  const model::StepShape shape = model::shape_of(batch, buckets, plain);
+  CAUSEWAY_CHECK(!batch.awaits_masks(), "a streamed step awaits no masks");
+  CAUSEWAY_TRY(upload(batch, shape, step.flight, true));
   CAUSEWAY_TRY(step.flight.hidden.prepare(batch, cuda_model.forward->config().hidden));
   step.tables_used = tables_used;
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
@@ -429,6 +488,10 @@ std::optional<request::StepResult> CudaExecutor::State::poll_resident(Nanos time
 
 std::optional<request::StepResult> CudaExecutor::State::poll_enqueued(Nanos timeout) {
   const Flight& flight = oldest();
+  if (flight.unsampled && !flight.abandoned) {  // this thread is to supply its masks
+    pause();
+    return std::nullopt;
+  }
   const Status waited = flight.abandoned ? settle(timeout) : flight.ended->wait(timeout);
   if (!waited.ok() && waited.error().code == ErrorCode::kDeadlineExceeded) return std::nullopt;
   const bool fails = flight.abandoned && waited.ok();
@@ -564,6 +627,10 @@ Status CudaExecutor::submit(request::Batch batch, weights::StepWeights weights) 
     state_->models.take_back_step();
   }
   return started;
+}
+
+Status CudaExecutor::supply_masks(StepId step, std::vector<request::LateMask> masks) {
+  return state_->supply_masks(step, std::move(masks));
 }
 
 std::optional<request::StepResult> CudaExecutor::wait(Nanos timeout) {

@@ -2,10 +2,9 @@
 // tokens. submit() enqueues a whole step from the caller's thread and returns; only the chosen
 // tokens come back.
 //
-//   uploads  │ tables, sampling rows ─▶ HBM │
-//   steps         … the step before │ its tokens, tables │ forward │ sampling │ tokens ─▶ host │
-//   mark wait                                                                              polls
-//   the mark
+//   uploads │ tables, sampling rows ─▶ HBM │
+//   steps     … the step before │ its tokens, tables │ forward │ sampling │ tokens ─▶ host │ mark
+//   wait()                                                                     polls the mark ┘
 //
 // With a mover KV rotates: a step's copies begin in submit(), and the stream of steps waits for
 // those in before the step's first kernel (those that follow may read early). No kernel of a
@@ -14,6 +13,10 @@
 // Two steps of resident models may be in flight: tables and sampling rows are double, and the
 // second's go up while the first runs. Where a token is pending, it is read from the first's on the
 // device.
+//
+// A step that awaits masks is enqueued up to its logits; the sampler's rows go up and its kernels
+// are enqueued when the masks are there, before anything of the next step. No kernel waits for the
+// host.
 //
 // Beside them one step of a streamed model may be in flight, which has a workspace of its own. It
 // is enqueued range by range (model/step_ranges.h) on the same stream, in submit() and wait(), as
@@ -74,6 +77,7 @@ class CudaExecutor final : public StepExecutor {
   // kUnavailable while two steps, or one of a streamed model, are in flight; kNotFound for a model
   // that was not added; kInvalidArgument for a step beyond the workspace's limits; kDevice.
   Status submit(request::Batch batch, weights::StepWeights weights) override;
+  Status supply_masks(StepId step, std::vector<request::LateMask> masks) override;
   std::optional<request::StepResult> wait(Nanos timeout) override;
   void begin_copies(std::span<const kv::KvCopy> copies) override;
   std::vector<kv::KvCopyEnd> poll_copies() override;

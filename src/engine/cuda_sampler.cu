@@ -22,7 +22,7 @@ static_assert(request::kEditedTokensMax <= kernels::sampling::kAllowedMax);
 constexpr std::size_t kTopLogprobs = 20;                  // of a row: what OpenAI's API allows
 constexpr std::size_t kHistory = std::size_t{1} << 18;    // tokens of all rows
 constexpr std::size_t kEdits = std::size_t{1} << 14;      // likewise
-constexpr std::size_t kMaskWords = std::size_t{1} << 16;  // likewise: 16 rows of 128k tokens
+constexpr std::size_t kMaskWords = std::size_t{1} << 18;  // likewise: 64 rows of 128k tokens
 
 RowCuda row_of(const request::BatchEntry& entry) {
   const request::SamplingParams& wanted = entry.sampling;

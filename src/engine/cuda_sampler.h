@@ -1,4 +1,4 @@
-// The sampling part of a step on a GPU: what each row asks for goes up, what was chosen comes down.
+// The sampling part of a step on a GPU: the rows' settings go up, and the chosen tokens come down.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,14 @@
 
 namespace causeway::engine {
 
-// In device memory, f32 [rows][vocab]: Batch::logit_rows(), in the batch's order.
+// The logits of a step in device memory, f32 [rows][vocab]: Batch::logit_rows(), in the batch's
+// order.
 struct CudaLogits {
   const float* data = nullptr;
   std::int64_t vocab = 0;
 };
 
-// In device memory [rows]: what was chosen from a step's rows of logits, or will be.
+// The tokens that are chosen from a step's rows of logits, or will be, in device memory [rows].
 struct CudaChosen {
   const TokenId* tokens = nullptr;
   std::int64_t rows = 0;
@@ -42,9 +43,9 @@ class CudaSampler {
   // Enqueues the choice of tokens, behind upload(), and the way back to the host. `before`: of the
   // step submitted before, whose tokens may be pending here.
   Status enqueue(const CudaLogits& logits, const CudaChosen& before, kernels::CudaStream stream);
-  // Where the choice of the last prepare() will be.
+  // Where the tokens that the last prepare() is for will be.
   CudaChosen chosen() const;
-  // What was chosen; after all that was enqueued is done.
+  // The chosen tokens, once all that was enqueued is done.
   std::vector<request::SampledToken> collect() const;
 
  private:

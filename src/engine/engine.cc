@@ -204,7 +204,7 @@ void Engine::State::apply(Command&& command, std::vector<request::Output>& refus
   }
 }
 
-// Whoever asks for something waits for no more than a piece of it.
+// A request that comes meanwhile waits for no more than one piece of it.
 void Engine::State::warm_up() {
   const auto stop = [this] {
     if (options.may_warm_up && !options.may_warm_up()) return true;
@@ -301,7 +301,8 @@ void Engine::State::run() {
     commands.clear();
     if (cancelling) core.cancel_all(clock.now());
     core.start_step(clock.now());
-    // The outputs of a step go out while the next one runs; who has one finds it counted.
+    // The outputs of a step go out while the next one runs. publish() comes first, so that a client
+    // that has an output finds it counted.
     publish();
     deliver(std::move(refused));
     deliver(core.take_outputs());
@@ -318,7 +319,7 @@ void Engine::State::run() {
       check_at_idle();
     }
   }
-  // A device that began to hang in the last round is known to whoever stops the engine.
+  // The caller of stop() learns of a device that began to hang in the last round.
   publish();
   deliver(core.take_outputs());
   const std::lock_guard lock(mutex);

@@ -44,7 +44,7 @@ class Engine final : public SliceHandle {
                                                StepExecutor& executor, OutputSink& sink,
                                                weights::WeightCache* cache = nullptr);
   explicit Engine(std::unique_ptr<State> state);  // for start()
-  // As stop(Nanos(0)), but waits for a loop that its driver holds, however long.
+  // Stops as stop(Nanos(0)) does, but waits for a loop that its driver holds, however long.
   ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -58,21 +58,22 @@ class Engine final : public SliceHandle {
   // and the model serves on as before; kNotFound.
   Status remove_model(ModelId model, Nanos timeout);
 
-  // So many twins more than options.core.twins have memory now. No effect where KV does not rotate.
+  // `count` twins more than options.core.twins have memory now. No effect where KV does not rotate.
   // Does not block.
   void add_twins(std::int64_t count);
 
   Status submit(request::Request request) override;
   void cancel(RequestId request) override;
   request::Observation observe() const override;
-  // In order of ModelId. The frames are the slice's: one pool serves all its models.
+  // Observes each model, in order of ModelId. The frames are the slice's: one pool serves all its
+  // models.
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
 
-  // Once observe() says that the device is lost: the requests that were in a step of it then, one
-  // of which may be why.
+  // The requests that were in a step of the device when observe() said that it is lost. One of them
+  // may be why.
   std::vector<RequestId> struck() const;
 
-  // Of one model; nothing of one that the engine does not know.
+  // Observes one model; all is zero for one that the engine does not know.
   request::Observation observe(ModelId model) const;
   // The model's requests that were taken and whose finished Output has not been delivered. Exact,
   // where observe_models() is a snapshot.

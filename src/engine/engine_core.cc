@@ -161,7 +161,7 @@ bool EngineCore::start_step(Nanos now) {
         state_->apply_decision(decision, now);
         continue;
       }
-      if (state_->rotation) state_->rotation->begin_copies();  // somebody may be leaving still
+      if (state_->rotation) state_->rotation->begin_copies();  // a sequence may be leaving still
       if (state_->make_way(now) || state_->end_stranded(now)) continue;
       CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory() ||
                          !state_->awaiting_masks.empty(),

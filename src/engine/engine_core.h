@@ -8,7 +8,7 @@
 // submitted while the first runs (docs/design/engine.md says what is known when).
 //
 // The core owns the sequences (tokens so far), the scheduler and the KV bookkeeping. It calls
-// StepExecutor::submit(); waiting for the step is its driver's work, who hands the result to
+// StepExecutor::submit(); waiting for the step is its driver's work, which hands the result to
 // finish_step(). Not thread-safe; engine.h wraps it in a thread.
 #pragma once
 
@@ -61,7 +61,7 @@ struct CoreOptions {
   // reckons with that.
   std::int64_t twins_used() const { return schedule.rotates() ? twins : 0; }
 
-  // That there may ever be.
+  // The most frames that there may ever be.
   std::int64_t frames_max() const {
     return border ? border->kv_max * border->frames_per_extent : frames;
   }
@@ -83,7 +83,7 @@ class EngineCore {
   // Forgets the model and its cached KV. kUnavailable while it has requests, a step in flight or
   // weights on their way; kNotFound.
   Status remove_model(ModelId model);
-  // So many twins more than options.twins have memory now. No effect where KV does not rotate.
+  // `count` twins more than options.twins have memory now. No effect where KV does not rotate.
   void add_twins(std::int64_t count);
 
   // Takes a request in; its outputs end with exactly one finished one, if and only if this
@@ -118,22 +118,23 @@ class EngineCore {
   // of one model whose weights are cached, and until so many have ended, unless something is asked
   // of this core, each gives each of them a token and begins another one like it.
   std::int64_t calm_steps() const;
-  // Those only that end before; nullopt: any.
+  // Only steps that end before this count; nullopt: all do.
   std::optional<Nanos> calm_until() const;
   // Copies of weights are on their way that end well, one after the other at these times. When the
   // core must be looked at next because of them, unless something else happens; nullopt: at the
   // first of them. Those that end before are told by WeightCache::take_events(), each at its time.
   // After start_step(now).
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
-  // What `steps` of these, calm_steps() at most, lead to. The last ends at `last_end`, and the
-  // device was busy with all of them for `busy`. sampled(request, place): the token that takes this
-  // place of the request's. Gives no outputs. Answers the requests that got a token of each.
+  // Does what `steps` steps like the decided one, calm_steps() at most, lead to. The last ends at
+  // `last_end`, and the device was busy with all of them for `busy`. sampled(request, place) gives
+  // the token that takes this place of the request's. There are no outputs. Returns the requests
+  // that got a token of each step.
   using SampledTokens = std::function<TokenId(RequestId, std::int64_t place)>;
   std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
                                         const SampledTokens& sampled);
 
   // What is known of the next steps of all that are in flight or will be: none ends before `next`,
-  // no two do before `second`, but for `passed` calm steps that end before both.
+  // and no two do before `second`, apart from `passed` calm steps that end before both.
   struct StepsAhead {
     Nanos next;
     Nanos second;
@@ -155,13 +156,14 @@ class EngineCore {
   // The device is lost for good: ends every request with `why` (Output::lost), and refuses new ones
   // with it.
   void lose(const std::string& why);
-  // Of a device that is lost: the requests that were in a step of it, which may be why.
+  // The requests that were in a step of a device that is lost, which may be why.
   const std::vector<RequestId>& struck() const;
 
   request::Observation observe() const;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
 
-  // For checkers: the KV bookkeeping, and every invariant of core, scheduler and KV, the slow way.
+  // For checkers: the KV bookkeeping; and every invariant of core, scheduler, KV and residency,
+  // recomputed slowly.
   const kv::KvCache& kv() const;
   Status check_integrity() const;
 

@@ -1,5 +1,5 @@
-// The models that an executor can run, and which of them its steps in flight belong to: what the
-// executors of all backends share.
+// The models that an executor can run, and which of them its steps in flight belong to. The
+// executors of all backends share it.
 #pragma once
 
 #include <algorithm>

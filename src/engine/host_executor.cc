@@ -23,7 +23,7 @@ namespace causeway::engine {
 namespace {
 
 // A step on the CPU is bounded work that always ends: a long prompt of a large model takes minutes
-// on few cores, and who gave it up would only come back and wait again.
+// on few cores, and a client that gave it up would only come back and wait again.
 constexpr Nanos kStepTimeout = seconds(86'400);
 // Between two looks at whether copies of KV have ended.
 constexpr Nanos kGateWait = seconds(1);
@@ -204,7 +204,7 @@ void HostExecutor::State::run(HostLane& lane) {
     const weights::StepWeights weights = lane.queued_weights;
     const std::vector<kv::CopyGate> gates = std::move(lane.queued_gates);
     lock.unlock();
-    // Always opened: by who polls for the ends of copies, or ends the executor.
+    // Always opened: by the thread that polls for the ends of copies, or ends the executor.
     for (const kv::CopyGate& gate : gates) {
       while (!gate.open()) (void)gate.semaphore->wait(gate.value, kGateWait).ok();
     }

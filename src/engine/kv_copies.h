@@ -1,5 +1,5 @@
-// What executors of all backends do with the copies of KV that batches bring: hand them to their
-// mover, which is null where KV does not rotate. Internal to this room.
+// How executors of all backends hand the copies of KV that batches bring to their mover, which is
+// null where KV does not rotate. Internal to this room.
 #pragma once
 
 #include <span>

@@ -13,8 +13,9 @@ namespace {
 
 constexpr Nanos kFirstStep = millis(10);  // expected before one has been measured
 constexpr Nanos kLogPause = seconds(1);
-// So many steps' worth of copies out may be under way before eager ones wait: one that a sequence
-// turns out to need is behind no more than these, and so is whoever must go after them.
+// How many steps' worth of copies out may be under way before eager ones wait. A copy that a
+// sequence turns out to need is behind no more than these, and so is a sequence that must go after
+// them.
 constexpr std::int64_t kStepsOut = 2;
 
 bool is_out(const kv::KvCopy& copy) { return copy.direction == kv::KvCopy::Direction::kOut; }

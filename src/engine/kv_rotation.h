@@ -4,7 +4,7 @@
 //
 //   inputs() ─▶ Scheduler::schedule() ─▶ the core applies the decision to the cache
 //   add_copies() ─▶ a batch, or begin_copies() where no step starts ─▶ StepExecutor
-//   poll() ◀── how copies ended; returns who is lost
+//   poll() ◀── how copies ended; returns the sequences that are lost
 //
 // Borrows all that it uses. Not thread-safe.
 #pragma once
@@ -53,8 +53,8 @@ class ExpertTraffic {
 // Weights that cross the link into HBM beside copies of KV.
 struct WeightsIn {
   Bytes arriving = {};  // that are on their way
-  // What a step of a streamed model brings: its pass, or the experts that it misses. Zero: no such
-  // model has requests.
+  // The bytes that a step of a streamed model brings: its pass, or the experts that it misses.
+  // Zero: no such model has requests.
   Bytes pass = {};
   bool resident = true;  // models whose steps bring nothing have requests
 };
@@ -64,11 +64,11 @@ class KvRotation final : public schedule::RotationView {
   // The cache has twins, and the executor rotates.
   KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepExecutor& executor);
 
-  // For --preemption auto: tokens per second; 0: not known.
+  // Sets the model's rate of prefill for --preemption auto, in tokens per second; 0: not known.
   void set_prefill_rate(ModelId model, double rate) { prefill_rates_[model] = rate; }
   void forget(ModelId model) { prefill_rates_.erase(model); }
 
-  // For one decision.
+  // The facts for one decision.
   schedule::RotationInputs inputs(const WeightsIn& weights, Nanos now);
   // A step of a resident model, or of a streamed one, took so long: what the next one is expected
   // to take.
@@ -76,7 +76,7 @@ class KvRotation final : public schedule::RotationView {
 
   // The copies that may begin now go with the batch; then also what its sequences wait for.
   void add_copies(request::Batch& batch);
-  // The same where no step is started.
+  // Begins copies where no step is started.
   void begin_copies();
   // The sequence has been rotated out, and some of it had to be copied.
   void leaves(RequestId sequence) { leaving_.insert(sequence); }
@@ -110,12 +110,12 @@ class KvRotation final : public schedule::RotationView {
   };
 
   std::vector<kv::KvCopy>& take_copies();
-  // What the step that is decided is expected to take, and the weights that come in meanwhile.
+  // How long the decided step is expected to take, and with it the weights that come in meanwhile.
   Nanos step(const WeightsIn& weights) const;
   Bytes weights_in(const WeightsIn& weights, Nanos step) const;
   schedule::RotationBudget budget(const kv::KvCopyRates& rates, Bytes weights_in, Nanos step) const;
   void log_brought(Nanos now);
-  // Learns who has come where it was to go, and who was lost on its way.
+  // Learns which sequences have come where they were to go, and which were lost on their way.
   void follow(const std::vector<RequestId>& lost, Nanos now);
 
   const KvRotationOptions options_;
@@ -133,7 +133,7 @@ class KvRotation final : public schedule::RotationView {
   // On their way, as far as they have not ended.
   std::set<RequestId> leaving_, arriving_;
   CopyBackoff backoff_out_, backoff_in_;
-  bool rests_ = false;  // copies fail: who need not go stays, and who must is computed again
+  bool rests_ = false;  // copies fail: only sequences that must go do, and are computed again
   std::vector<kv::KvCopy> copies_;
   request::KvCopyCounts counts_;
 };

@@ -29,8 +29,8 @@
 
 namespace causeway::engine {
 
-// A copy of KV that was given up is waited for so long: by an extent that is to go, and by all when
-// nothing can run without its frames. By then the transfer engine has seen it end or has lost hope
+// How long an extent that is to go, and an engine that can run nothing else, wait for the end of a
+// KV copy that was given up. By then the transfer engine has seen it end or counts it as lost
 // (TransferEngineOptions).
 inline constexpr Nanos kStrandedMax = seconds(15);
 
@@ -44,7 +44,7 @@ class MemoryBorder {
   // Gives to KV what weights have let go of. After WeightCache::decide().
   void hand_over();
 
-  // Memory is on its way, or held back: who waits for frames may get some.
+  // Memory is on its way, or held back: sequences that wait for frames may get some.
   bool under_way() const;
   // When to decide again, if nothing happens before.
   std::optional<Nanos> again() const { return again_; }

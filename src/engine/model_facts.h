@@ -1,4 +1,4 @@
-// What an engine must know of a model to accept, schedule and refuse its requests.
+// The facts of a model with which an engine accepts, schedules and refuses its requests.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct ModelFacts {
   Tokens tokens_per_block;  // kv::BlockLayout::tokens
   Tokens max_model_len;     // prompt and output together
   std::int64_t vocab = 0;   // prompt token ids must lie below; 0: not checked
-  // Of a model whose weights are cached: no groups where a step reads all of them at home.
+  // For a model whose weights are cached; no groups where a step reads all of them at home.
   weights::CachedModel weights = {};
   bool pinned = false;                     // in the cache, once it is there
   double alpha = schedule::kAlphaDefault;  // of policy rotary: schedule::check_alpha()

@@ -19,8 +19,8 @@ namespace causeway::engine {
 class StepExecutor {
  public:
   struct Capabilities {
-    // Of resident models, submit() may be called again before wait() this often. With more than
-    // one, a batch may hold tokens that the step submitted before it has yet to choose
+    // How often submit() of resident models may be called again before wait(). With more than one
+    // step in flight, a batch may hold tokens that the step submitted before it has yet to choose
     // (request::pending_token): the executor puts them there when that step is done.
     int steps_in_flight_max = 1;
     // A step that runs longer is taken to hang. An executor whose steps always end, be they slow,
@@ -31,6 +31,8 @@ class StepExecutor {
     bool streams = false;
     // Moves KV between HBM and host memory: batches may have copies.
     bool rotates = false;
+    // Of resident models, takes batches in which masks follow (LogitEdits::mask_follows).
+    bool late_masks = false;
   };
 
   virtual ~StepExecutor() = default;
@@ -41,6 +43,15 @@ class StepExecutor {
   // no other step, and `weights` stays valid. An error: the step was not started; its copies of KV
   // were all the same.
   virtual Status submit(request::Batch batch, weights::StepWeights weights) = 0;
+
+  // The masks that follow for the step that was submitted last, which awaits some, in the order of
+  // its entries: once, before the next step of a resident model is submitted. A row that none is
+  // for may sample any token. The step's result cannot come before. Engine-loop thread; does not
+  // block. An error: the step fails, as its result will say. Only where capabilities().late_masks.
+  virtual Status supply_masks(StepId /*step*/, std::vector<request::LateMask> /*masks*/) {
+    CAUSEWAY_CHECK(false, "an executor that takes no late masks is given some");
+    return {};
+  }
 
   // The result of a step that has ended: of resident models in the order of their submission; that
   // of a streamed model when it ends, before or after any of these. Blocks until there is one or
@@ -65,7 +76,7 @@ class StepExecutor {
   // False: it was stopped; the next call goes on. Engine-loop thread.
   virtual bool warm_up(ModelId /*model*/, const std::function<bool()>& /*stop*/) { return true; }
 
-  // What the links grant to copies of KV now, or would if there were any. Any thread.
+  // The rates that the links grant to copies of KV now, or would if there were any. Any thread.
   virtual kv::KvCopyRates copy_rates() const { return {}; }
 
   // kDevice, in the driver's words, once the device is lost to this process: no step will work

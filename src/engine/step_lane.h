@@ -29,6 +29,7 @@ struct StepInFlight {
   std::vector<std::int64_t> scored;       // likewise: how many rows of it are scored
   std::vector<FrameId> abandoned_frames;  // of those that ended meanwhile: still in use by the step
   std::vector<weights::WeightView> weights;  // as submitted
+  bool awaits_masks = false;                 // StepExecutor::supply_masks() is due
   // Why the executor did not take it; it fails when those before it have ended.
   std::string refused;
 };
@@ -46,9 +47,12 @@ struct StepLane {
   StepInFlight& oldest() { return at(ended); }
   const StepInFlight& oldest() const { return at(ended); }
   StepInFlight& next() { return at(started); }
-  // Nothing is enqueued behind a step that was refused.
+  StepInFlight& newest() { return at(started - 1); }
+  const StepInFlight& newest() const { return at(started - 1); }
+  // Nothing is enqueued behind a step that was refused, or that awaits masks.
   bool has_room() const {
-    return in_flight() < in_flight_max && (in_flight() == 0 || at(started - 1).refused.empty());
+    if (in_flight() == 0) return true;
+    return in_flight() < in_flight_max && newest().refused.empty() && !newest().awaits_masks;
   }
 
   int in_flight_max;

@@ -27,9 +27,10 @@ struct AlphaTunerOptions {
 // kInvalidArgument names the range.
 Status check_alpha_tuner(const AlphaTunerOptions& options);
 
-// Of the products of one control interval. Utilisations are of what the slice may use: 1 is all of
-// it. They come from the bytes that the kernels are known to move (kernels/home_gemm/traffic.h)
-// over measured time, since hardware counters are not an ordinary user's to read.
+// What was measured of the products of one control interval. Utilisations are shares of what the
+// slice may use: 1 is all of it. They come from the bytes that the kernels are known to move
+// (kernels/home_gemm/traffic.h) over measured time, since an ordinary user may not read hardware
+// counters.
 struct GemmObservation {
   Nanos latency;
   Nanos budget;  // L_slo: the request's target, distributed over the profiled times of its products
@@ -37,7 +38,7 @@ struct GemmObservation {
   double link_utilisation = 0;
 };
 
-// What of `rate`, in bytes a second, so many bytes in that time are. Zero where time or rate is.
+// Which share of `rate`, in bytes a second, `bytes` in `time` are. Zero where time or rate is.
 double utilisation(Bytes bytes, Nanos time, double rate);
 
 class AlphaTuner {
@@ -64,8 +65,8 @@ class AlphaTuner {
 struct WayTunerOptions {
   double ema = 0.25;     // weight of a new measurement (0, 1]
   double margin = 0.03;  // another way must be faster by so much to be taken [0, 1)
-  // After so many measurements one of another way is made, of those that were last known to take
-  // no more than probe_max times as long: they may have become faster meanwhile. Zero: never.
+  // After this many measurements another way is measured once, one of those that were last known to
+  // take no more than probe_max times as long: it may have become faster meanwhile. Zero: never.
   std::int64_t probe_every = 50;
   double probe_max = 1.5;  // ≥ 1
 };

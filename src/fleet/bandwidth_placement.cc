@@ -89,7 +89,7 @@ class Choice {
     const std::int64_t least = candidate_.spec.memory_min.count;
     if (offer.free < least || offer.places < 1) return std::nullopt;
     double link = whole_.link_bytes_per_second;
-    const std::int64_t room = candidate_.turns ? offer.free : offer.room;
+    const std::int64_t room = candidate_.time_shared ? offer.free : offer.room;
     if (room != INT64_MAX && room - least < candidate_.spec.weights.count) {
       link = demand_of(candidate_.spec, Bytes(room - least)).link_bytes_per_second;
     }

@@ -36,6 +36,7 @@ struct EntryOptions {
   Tokens max_model_len{0};              // 0: what config.json says
   std::filesystem::path chat_template;  // a file that replaces the model's own, or empty
   std::optional<text::ToolCallFormat> tool_calls = {};  // empty: what the chat template shows
+  std::optional<text::ReasoningFormat> reasoning = {};  // likewise
 };
 
 // Reads config, tokenizer and template. A missing or broken chat template is no error: chat

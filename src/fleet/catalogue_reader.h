@@ -1,5 +1,5 @@
-// Who reads the folder of models again while a fleet serves (docs/design/fleet.md, "A catalogue
-// that changes"): what a model is served as is the program's to say.
+// Reads the folder of models again while a fleet serves (docs/design/fleet.md, "A catalogue that
+// changes"). The program implements it, since it knows with which options a model is served.
 #pragma once
 
 #include <functional>
@@ -20,6 +20,10 @@ struct CatalogueModel {
   bool pinned = false;  // never unloaded, nor taken out of the device's cache
   ModelSpec spec = {};  // what it asks of a slice; its name, targets and pin are the entry's
 };
+
+// Whether `a` is loaded before `b` while neither is asked for: pinned ones first, then those of
+// which most requests are expected, then in the catalogue's order.
+bool loads_before(const CatalogueModel& a, const CatalogueModel& b);
 
 // A model as the fleet knows it, by ModelId.
 struct KnownModel {

@@ -1,6 +1,6 @@
-// What is asked of a model, as it is measured while it is served: requests a second and their
-// lengths, of the last half a minute or so, older ones counting ever less. For who decides how GPUs
-// are divided. Pure; not thread-safe.
+// Measures what is asked of a model while it is served: requests a second and their lengths, over
+// the last half a minute or so; older requests count ever less. The slice opener divides GPUs by
+// it. Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class DemandMeter {
  private:
   void decay(Nanos now);
 
-  // As of last_.
+  // Sums as they were at last_.
   double arrivals_ = 0, prompts_ = 0, ends_ = 0, outputs_ = 0;
   Nanos last_;
 };

@@ -36,7 +36,7 @@ class EarlyLoad {
   Bytes bytes() const { return card_.layout.bytes; }
   Nanos started() const { return started_; }
 
-  // Once. The slice outlives the load from here on.
+  // Tells the load of its slice, once. The slice outlives the load from here on.
   void slice_opened(slice::Slice& slice);
   // Blocks until the model is loaded and reachable, and leaves it to the caller; after an error
   // nothing stays behind. Polls `cancelled`. Once, and after slice_opened().

@@ -1,5 +1,5 @@
-// What the server talks to: the catalogue of models, and a way to have a request served wherever
-// the fleet decides. Plain calls that never block: making a model ready happens behind submit().
+// The interface that the server uses: the catalogue of models, and a way to have a request served
+// wherever the fleet decides. Calls never block: a model is made ready behind submit().
 #pragma once
 
 #include <memory>
@@ -10,9 +10,11 @@
 
 #include "base/result.h"
 #include "engine/slice_handle.h"
+#include "fleet/sleep_mode.h"
 #include "request/slo.h"
 #include "schedule/rotation_policy.h"
 #include "text/chat_template.h"
+#include "text/reasoning/reasoning_format.h"
 #include "text/tokenizer.h"
 #include "text/tool_calls/tool_call_format.h"
 
@@ -42,7 +44,8 @@ struct CatalogueEntry {
   std::string name;
   std::int64_t created_unix_seconds = 0;
   Tokens max_model_len;
-  // Of the device for its weights, beyond which they are streamed; zero: no limit.
+  Tokens max_prompt{0};  // 0: a prompt may be as long as fits
+  // How much device memory its weights may take; beyond that they are streamed. Zero: no limit.
   Bytes max_resident = {};
   request::Slo slo;                        // of requests that name no targets
   double alpha = schedule::kAlphaDefault;  // of policy rotary
@@ -53,6 +56,7 @@ struct CatalogueEntry {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
   text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // how the model writes calls
+  text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;  // and what it thinks
   std::string chat_template_error;  // why there is none: "its folder has no …"
   std::string bos_text, eos_text;   // for templates
 };
@@ -61,10 +65,13 @@ struct ModelStatus {
   ModelState state = ModelState::kUnloaded;
   Bytes host_bytes;    // of weights in host memory
   Bytes device_bytes;  // of these, cached on devices
-  // Of a ready model that is streamed: what crosses the link at every step, and how long a step is
-  // expected to take for it; zero: where nothing is streamed, or known of the link.
+  // Of a ready model that is streamed: how many bytes cross the link at every step.
   Bytes streamed_bytes;
+  // How long a step is expected to take: of a streamed model by what the link grants, of one whose
+  // slice or link is asked for more than it has by those sums; zero: its target is expected to be
+  // kept, or nothing is known of the link.
   Nanos predicted_tpot;
+  bool best_effort = false;  // that is longer than its target
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;  // and loads that were asked for
   std::int64_t requests_rotary = 0;   // whose KV is in host memory
@@ -75,13 +82,13 @@ struct ModelStatus {
   bool attached = false;  // to a slice, which brings its weights when they are asked for
 };
 
-// What the operator may ask for, beside requests.
+// The kinds of things that an operator may ask for, beside requests.
 enum class AskKind {
   kLoad,    // ends when the model serves; others give way for it as they do for a request
   kUnload,  // ends when it has left slices and host memory; refused while it has requests
   kPin,     // it is not unloaded from now on; where it is now does not change
   kUnpin,
-  kSleep,  // every model without requests is unloaded, pinned ones apart
+  kSleep,  // every model without requests is unloaded, pinned ones apart; SleepMode
   kWake,   // those are loaded again, as far as they fit; ends at once
   // The folder of models is read again: what is new is served, what is gone no longer, unless it
   // has requests or is pinned. Ends when that has left host memory.
@@ -93,9 +100,10 @@ struct Ask {
   AskKind kind = AskKind::kLoad;
   ModelId model = {};       // not of kSleep, kWake and kReload
   bool keeps_home = false;  // of kUnload and kSleep: weights stay in host memory
+  SleepMode mode = SleepMode::kIdle;  // of kSleep
 };
 
-// What became of the catalogue when it was read last, since the start.
+// How the catalogue changed when it was read last, since the start.
 struct ReloadReport {
   struct Exception {
     std::string model, why;
@@ -111,16 +119,17 @@ class Fleet {
  public:
   virtual ~Fleet() = default;
 
-  // What is served now.
+  // The models that are served now.
   virtual std::vector<const CatalogueEntry*> catalogue() const = 0;
   // nullptr when there is no such model. Never touches the file system.
   virtual const CatalogueEntry* find(std::string_view name) const = 0;
   virtual ModelStatus status(ModelId model) const = 0;
 
-  // As SliceHandle::submit, of a registered model in any state: the request waits while its model
-  // is made ready, and ends with kError when that fails. Outputs go to the fleet's sink.
+  // Submits a request of a registered model in any state, as SliceHandle::submit() does: it waits
+  // while its model is made ready, and ends with kError when that fails. Outputs go to the fleet's
+  // sink.
   virtual Status submit(request::Request request) = 0;
-  // As submit(), of a model that is loaded; kUnavailable when it is not.
+  // The same for a model that must be loaded already: kUnavailable when it is not.
   virtual Status probe(request::Request request) = 0;
   // An error: it is refused, and nothing more is heard of it. kInvalidArgument: what the model is
   // or does now does not allow it; kUnavailable: try again later. Else it ends as a request does,

@@ -18,10 +18,6 @@ Error load_error(const std::string& name, const Error& error) {
       "the model '" + name + "' could not be loaded");
 }
 
-Nanos onset_of(const RequestArrived& event) {
-  return event.arrival + nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
-}
-
 // How much a request that ends counts in the mean of what requests take of their slices.
 constexpr double kWorkOfLast = 1.0 / 64;
 
@@ -67,9 +63,14 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
     CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links()),
                    "a slice's link is one of the fleet's");
     CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
-                   "models that take nothing of a slice while nobody asks have no place to count");
+                   "idle models that take nothing of a slice have no places to count");
     slices.emplace_back().spec = slice;
   }
+}
+
+Nanos FleetCore::State::onset_of(const RequestArrived& event) const {
+  const Nanos slack = nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
+  return event.arrival + time.skew() + slack;
 }
 
 void FleetCore::State::enter(Model& model, ModelPhase phase) {
@@ -154,7 +155,7 @@ void FleetCore::State::on(const RequestCancelled& event) {
   std::erase(model.held, event.request);
   touch(model);
   refuse_held(event.request, request::FinishReason::kCancelled, {});
-  if (CAUSEWAY_PLANTED(34)) held += 1;  // planted bug: who has cancelled is counted as held
+  if (CAUSEWAY_PLANTED(34)) held += 1;  // planted bug: a cancelled request is counted as held
 }
 
 void FleetCore::State::on(const RequestEnded& event) {
@@ -168,7 +169,7 @@ void FleetCore::State::on(const RequestEnded& event) {
   // planted bug: a request that is held again, as its slice was lost, counts as one that runs
   was_held && !CAUSEWAY_PLANTED(32) ? held -= 1 : model.running -= 1;
   touch(model);
-  requests.erase(at);
+  forget(event.request);
 }
 
 void FleetCore::State::on(const ModelWanted& event) {
@@ -182,7 +183,7 @@ void FleetCore::State::on(const ModelWanted& event) {
 void FleetCore::State::on(const Measured& event) {
   stalled.reset();
   Model& model = model_of(event.model);
-  CAUSEWAY_CHECK(model.phase == ModelPhase::kMeasuring, "a size is told that nobody asked for");
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kMeasuring, "a size is told that was not asked for");
   if (!event.room.ok()) return fail(model, event.room.error());
   const HostRoom& room = *event.room;
   model.needed = room.needed;
@@ -196,7 +197,7 @@ void FleetCore::State::on(const Measured& event) {
 void FleetCore::State::on(const LoadEnded& event) {
   stalled.reset();
   Model& model = model_of(event.model);
-  CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that nobody asked for");
+  CAUSEWAY_CHECK(model.phase == ModelPhase::kLoading, "a load ends that was not asked for");
   const bool lost = slice_was_lost(model);
   if (event.crosses.ok()) model.home = true;
   touch(model);
@@ -332,6 +333,22 @@ void FleetCore::State::route(Model& model, RequestId request) {
   actions.emplace_back(Route{request, model.slice});
 }
 
+Nanos FleetCore::State::predicted_tpot(const Model& model) const {
+  if (model.phase != ModelPhase::kReady) return {};
+  return nanos_from_seconds(to_seconds(model.spec.slo.tpot) * view.excess(model.slice, {}, {}));
+}
+
+// Once the sums have what is routed.
+void FleetCore::State::predict_tpots() {
+  for (Action& action : actions) {
+    auto* const route = std::get_if<Route>(&action);
+    if (route == nullptr) continue;
+    const Model& model = model_of(requests.at(route->request).model);
+    const Nanos tpot = predicted_tpot(model);
+    if (tpot > model.spec.slo.tpot) route->predicted_tpot = tpot;
+  }
+}
+
 // What is between the ends of two requests while a slice has some is what one takes of it. One mean
 // for all slices: by its own, one that stands still would look as good as before, and one that has
 // just ended many would draw all that come.
@@ -366,10 +383,10 @@ void FleetCore::State::end_all_held(const Error& error) {
 // It is off its model's list.
 void FleetCore::State::refuse_held(RequestId request, request::FinishReason reason,
                                    const Error& error) {
-  CAUSEWAY_DCHECK(held > 0, "who is refused was counted as held");
+  CAUSEWAY_DCHECK(held > 0, "a request that is refused was counted as held");
   held -= 1;
   const bool loads = requests.at(request).loads;
-  requests.erase(request);
+  forget(request);
   if (loads) {
     if (reason == request::FinishReason::kError) return answer(request, error);
     return answer(request, stopped ? unavailable("the server is shutting down")
@@ -463,17 +480,20 @@ FleetCore::FleetCore(FleetSpec spec, const FleetOptions& options,
 FleetCore::~FleetCore() = default;
 
 std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
-  state_->now = std::max(state_->now, now);
+  state_->now = state_->time.at(now);
   std::visit([this](const auto& one) { state_->on(one); }, event);
+  state_->fall_asleep();
   if (!state_->moving.empty() || state_->resizing) state_->advance();
   state_->add_up();
+  state_->predict_tpots();
   return std::exchange(state_->actions, {});
 }
 
 std::optional<Nanos> FleetCore::next_wakeup() const {
   std::optional<Nanos> next;
   const auto consider = [&](Nanos at) {
-    if (at > state_->now) next = std::min(next.value_or(at), at);
+    const Nanos of_clock = at - state_->time.skew();
+    if (at > state_->now) next = std::min(next.value_or(of_clock), of_clock);
   };
   if (state_->resizing && !state_->resizing->asked) consider(state_->resizing->until);
   const bool up = state_->any_up() || state_->resizing;
@@ -505,10 +525,7 @@ ModelSeen FleetCore::model(ModelId id) const {
 }
 
 Nanos FleetCore::predicted_tpot(ModelId id) const {
-  const State::Model& model = state_->model_of(id);
-  if (model.phase != ModelPhase::kReady) return {};
-  const double excess = state_->view.excess(model.slice, {}, {});
-  return nanos_from_seconds(to_seconds(model.spec.slo.tpot) * excess);
+  return state_->predicted_tpot(state_->model_of(id));
 }
 
 std::int64_t FleetCore::models() const { return std::ssize(state_->models); }

@@ -1,5 +1,5 @@
 // The fleet's decisions, without its threads: which slice serves a request, which models are in
-// host memory and on slices, who gives way (C2CServe's assigner, paper §6.1 and 6.2). Events and
+// host memory and on slices, which give way (C2CServe's assigner, paper §6.1 and 6.2). Events and
 // time in, actions out; docs/design/fleet.md has the states and what always holds.
 //
 //   actions = core.on_event(RequestArrived{…}, now);   // execute them in order
@@ -103,15 +103,16 @@ class FleetCore {
   FleetCore(const FleetCore&) = delete;
   FleetCore& operator=(const FleetCore&) = delete;
 
-  // What is to be done, in this order. Models and slices that the spec does not have, and answers
-  // that nothing was asked for: a CHECK.
+  // Takes in an event and returns what is to be done, in this order. An event that names a model or
+  // slice that the spec does not have, or answers what was not asked for, is a CHECK. `now` may be
+  // less than before: see steady_time.h.
   std::vector<Action> on_event(const Event& event, Nanos now);
   // When Woken must come at the latest; nullopt: only another event changes anything.
   std::optional<Nanos> next_wakeup() const;
 
   ModelSeen model(ModelId model) const;
-  // By the sums of what is asked of its slice and link; zero while it is on none. It adds up all
-  // models.
+  // The time per token that the sums of what is asked of its slice and link predict; zero while it
+  // is on no slice. Longer than its target: it is served by best effort.
   Nanos predicted_tpot(ModelId id) const;
   std::int64_t models() const;   // with those that were removed
   std::int64_t waiting() const;  // requests that are held
@@ -122,7 +123,7 @@ class FleetCore {
   Bytes host_budget() const;  // as last measured
   const FleetCounters& counters() const;
 
-  // For checkers: every invariant, the slow way.
+  // Recomputes and compares every invariant, slowly. For checkers.
   Status check_integrity() const;
 
  private:

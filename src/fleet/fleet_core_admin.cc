@@ -21,7 +21,7 @@ std::string counted(std::int64_t count, const std::string& what) {
 bool FleetCore::State::takes_ask(RequestId ask) {
   if (stopped) {
     answer(ask, unavailable("the server is shutting down"));
-  } else if (requests.contains(ask) || leaving.contains(ask)) {
+  } else if (requests.contains(ask) || leaving.contains(ask) || sleeping.contains(ask)) {
     answer(ask, invalid_argument("ask " + std::to_string(ask.value) + " is in the fleet already"));
   } else {
     return true;
@@ -66,15 +66,50 @@ void FleetCore::State::on(const SleepAsked& event) {
   if (!takes_ask(event.ask)) return;
   if (stalled) return answer(event.ask, *stalled);
   if (resizing) return answer(event.ask, unavailable("slices are being changed; ask again"));
+  Sleeping& one = sleeping[event.ask];
+  one.keeps_home = event.keeps_home;
+  if (event.mode == SleepMode::kIdle) return;
+  for (const auto& [id, asked] : requests) {
+    if (!asked.loads) one.until.insert(id);
+  }
+  if (event.mode != SleepMode::kAbort) return;
+  std::vector<RequestId> ending(one.until.begin(), one.until.end());
+  std::sort(ending.begin(), ending.end());  // one history, one outcome
+  for (const RequestId id : ending) on(RequestCancelled{id});
+}
+
+void FleetCore::State::forget(RequestId request) {
+  requests.erase(request);
+  for (auto& [ask, one] : sleeping) {
+    if (!CAUSEWAY_PLANTED(53)) one.until.erase(request);  // planted bug: it waits for ever
+  }
+}
+
+// At the end of every event, as requests end in the midst of others.
+void FleetCore::State::fall_asleep() {
+  std::vector<std::pair<RequestId, bool>> ready;
+  for (const auto& [ask, one] : sleeping) {
+    // planted bug: models sleep before the requests have ended
+    if (one.until.empty() || CAUSEWAY_PLANTED(54)) ready.emplace_back(ask, one.keeps_home);
+  }
+  std::sort(ready.begin(), ready.end());
+  for (const auto& [ask, keeps_home] : ready) {
+    sleeping.erase(ask);
+    send_to_sleep(ask, keeps_home);
+  }
+}
+
+void FleetCore::State::send_to_sleep(RequestId ask, bool keeps_home) {
+  if (resizing) return answer(ask, unavailable("slices are being changed; ask again"));
   asleep = true;
-  leaving[event.ask].left = 1;
+  leaving[ask].left = 1;
   for (Model& model : models) {
-    if (!may_unload(model, event.keeps_home).ok()) continue;
+    if (!may_unload(model, keeps_home).ok()) continue;
     const bool awake = model.phase >= ModelPhase::kQueued && model.phase <= ModelPhase::kReady;
-    unload(model, event.ask, event.keeps_home);
+    unload(model, ask, keeps_home);
     model.sleeps = model.sleeps || awake;
   }
-  one_left(event.ask, {});
+  one_left(ask, {});
 }
 
 void FleetCore::State::on(const WakeAsked& event) {
@@ -160,9 +195,14 @@ void FleetCore::State::one_left(RequestId ask, const Status& gone) {
 void FleetCore::State::answer_leaving(const Status& result) {
   for (Model& model : models) model.awaiting.clear();
   for (const auto& [ask, one] : std::exchange(leaving, {})) answer(ask, result);
+  for (const auto& [ask, one] : std::exchange(sleeping, {})) answer(ask, result);
 }
 
 bool FleetCore::State::cancel_leaving(RequestId ask) {
+  if (sleeping.erase(ask) > 0) {
+    answer(ask, Error{ErrorCode::kCancelled, "it was cancelled; nothing sleeps for it"});
+    return true;
+  }
   if (leaving.erase(ask) == 0) return false;
   for (Model& model : models) std::erase(model.awaiting, ask);
   answer(ask, Error{ErrorCode::kCancelled, "it was cancelled; what has begun goes on"});

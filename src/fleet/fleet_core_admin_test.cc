@@ -237,6 +237,63 @@ TEST_F(FleetAdminTest, AllSleepAndWake) {
   EXPECT_EQ(phase(3), ModelPhase::kCold) << "it has not slept";
 }
 
+TEST_F(FleetAdminTest, AllSleepOnceRequestsHaveEnded) {
+  start(3);
+  load(0);
+  load(1);
+  request(1, 0);
+  request(2, 0);
+  request(3, 2);  // whose model is being loaded
+  EXPECT_EQ(on(SleepAsked{RequestId(10), true, SleepMode::kWait}), "");
+  EXPECT_EQ(request(4, 1), "route 4") << "what comes later is served, and not waited for";
+  EXPECT_EQ(on(RequestEnded{RequestId(1)}), "");
+  EXPECT_EQ(measured(2), "load 2");
+  EXPECT_EQ(loaded(2), "route 3");
+  EXPECT_EQ(on(RequestEnded{RequestId(3)}), "");
+  EXPECT_FALSE(core_->asleep());
+  EXPECT_EQ(on(RequestEnded{RequestId(2)}), "unload 0; unload 2");
+  unloaded(0);
+  EXPECT_EQ(unloaded(2), "done 10");
+  EXPECT_EQ(phase(1), ModelPhase::kReady) << "it has requests";
+}
+
+TEST_F(FleetAdminTest, AllSleepAtOnceOnceRequestsAreCancelled) {
+  start(3);
+  load(0);
+  ask_load(5, 1);
+  request(1, 0);
+  request(2, 2);  // which waits for the loader
+  EXPECT_EQ(on(SleepAsked{RequestId(10), false, SleepMode::kAbort}), "other 1; refuse 2");
+  EXPECT_EQ(measured(1), "load 1") << "a load is no request";
+  EXPECT_EQ(on(RequestEnded{RequestId(1)}), "unload and drop 0") << "its slice has let it go";
+  EXPECT_EQ(unloaded(0), "done 10");
+  EXPECT_EQ(loaded(1), "done 5");
+}
+
+TEST_F(FleetAdminTest, AnAskToSleepThatWaitsEnds) {
+  start(2);
+  load(0);
+  request(1, 0);
+  for (const std::int64_t ask : {10, 11, 12}) {
+    EXPECT_EQ(on(SleepAsked{RequestId(ask), true, SleepMode::kWait}), "");
+  }
+  EXPECT_EQ(on(SleepAsked{RequestId(12), true, SleepMode::kWait}), "not 12") << "it is there";
+  EXPECT_EQ(on(RequestCancelled{RequestId(10)}), "not 10");
+  EXPECT_EQ(error_.code, ErrorCode::kCancelled);
+  const std::string stalled = on(LoaderStalled{unavailable("nothing moves")});
+  EXPECT_THAT(stalled, ::testing::AllOf(HasSubstr("not 11"), HasSubstr("not 12")));
+  EXPECT_EQ(on(RequestEnded{RequestId(1)}), "") << "nobody has all sleep any more";
+  EXPECT_EQ(phase(0), ModelPhase::kReady);
+}
+
+TEST_F(FleetAdminTest, AStopAnswersWhoWaitsToSleep) {
+  start(1);
+  load(0);
+  request(1, 0);
+  EXPECT_EQ(on(SleepAsked{RequestId(10), true, SleepMode::kWait}), "");
+  EXPECT_EQ(on(Stopped{}), "not 10");
+}
+
 TEST_F(FleetAdminTest, DeepSleepLeavesHostMemory) {
   start(2);
   load(0);

@@ -29,7 +29,7 @@ void FleetCore::State::on(const ReloadAsked& event) {
 
 void FleetCore::State::on(const CatalogueRead& event) {
   stalled.reset();
-  CAUSEWAY_CHECK(rereading, "a catalogue is read that nobody asked for");
+  CAUSEWAY_CHECK(rereading, "a catalogue is read that was not asked for");
   const RequestId ask = *std::exchange(rereading, std::nullopt);
   if (event.news.ok()) {
     for (const FoundModel& found : event.news->found) add(found);
@@ -57,7 +57,7 @@ void FleetCore::State::add(const FoundModel& found) {
   touch(model);
 }
 
-// A model with requests serves on: who removed its folder stops these, and asks again.
+// A model with requests serves on: an operator that removed its folder stops these, and asks again.
 void FleetCore::State::remove(Model& model, RequestId ask) {
   CAUSEWAY_CHECK(!model.removed, "a model is gone that was removed before");
   const Status may = may_unload(model, /*keeps_home=*/false);

@@ -40,7 +40,7 @@ Status FleetCore::State::check_model(const Model& model) const {
   if (goes && model.spec.pinned) return broken(name + "goes though it is pinned");
   if (model.told && model.taker.valid()) return broken(name + "goes for two reasons");
   if (goes != (model.taker.valid() || model.told)) {
-    return broken(name + "and for whom it goes disagree");
+    return broken(name + "and the model that it goes for disagree");
   }
   return {};
 }
@@ -168,6 +168,14 @@ Status FleetCore::State::check_asks() const {
   }
   for (const auto& [ask, count] : awaiting) {
     if (!leaving.contains(ask)) return broken("a model leads to an ask that was answered");
+  }
+  for (const auto& [ask, one] : sleeping) {
+    if (one.until.empty() || leaving.contains(ask)) return broken("an ask to sleep waits for none");
+    for (const RequestId id : one.until) {
+      const auto at = requests.find(id);
+      if (at == requests.end()) return broken("an ask to sleep waits for what has ended");
+      if (at->second.loads) return broken("an ask to sleep waits for a load");
+    }
   }
   for (const auto& [ask, one] : leaving) {
     if (one.left == 0 || one.left != awaiting[ask]) return broken("an ask waits for no model");

@@ -58,7 +58,7 @@ bool FleetCore::State::give_up_resumed() {
   return any;
 }
 
-// Everybody who asked has gone.
+// Drops the loads that no request and no ask waits for any more.
 bool FleetCore::State::drop_unwanted() {
   bool any = false;
   for (Model* one : in_motion()) {
@@ -179,7 +179,7 @@ bool FleetCore::State::place_next() {
   return model.phase != ModelPhase::kWaiting || no_room(model, why);
 }
 
-// The same instant is all models' limit: who comes after the first waits no longer than that one.
+// The same instant is all models' limit: a later request waits no longer than the first one.
 bool FleetCore::State::await_return(Model& model) {
   if (now < down_since + options.return_timeout) return false;
   const bool none_returns = options.return_timeout == Nanos(0);
@@ -233,7 +233,7 @@ bool FleetCore::State::place(Model& model, bool evicts, bool drains, NoRoom& why
                             .evicts = evicts,
                             .drains = drains,
                             .last = model.last,
-                            .turns = options.moves,
+                            .time_shared = options.moves,
                             .unfit = unfit,
                             .draw = random.bits(),
                             .now = now};
@@ -266,7 +266,7 @@ bool FleetCore::State::change_slice(Model& model) {
                             .spec = model.spec,
                             .evicts = true,
                             .last = model.slice,
-                            .turns = options.moves,
+                            .time_shared = options.moves,
                             .draw = random.bits(),
                             .now = now};
   add_up();
@@ -408,8 +408,9 @@ void FleetCore::State::add_up() {
                   "a model takes what it took from the sums of host memory");
 }
 
-// As a model sees it that nobody asks for yet: of those that take nothing now it counts what they
-// read and compute when they are asked for, so that they are spread.
+// The view for placing a model that has no requests yet. Idle models take nothing of their slices
+// now; here they count with what they read and compute when they are asked for, so that models are
+// spread.
 FleetView FleetCore::State::view_ahead() const {
   FleetView seen = view;
   for (const Model& model : models) {

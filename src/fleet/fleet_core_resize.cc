@@ -105,7 +105,7 @@ void FleetCore::State::on(const SlicesChanged& event) {
 
 void FleetCore::State::open(const OpenedSlice& opened) {
   CAUSEWAY_CHECK(!options.moves || opened.spec.models_max == 0,
-                 "models that take nothing of a slice while nobody asks have no place to count");
+                 "idle models that take nothing of a slice have no places to count");
   if (opened.slice.value == std::ssize(slices)) {
     slices.emplace_back();
   } else {

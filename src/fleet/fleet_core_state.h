@@ -1,4 +1,4 @@
-// What a FleetCore remembers. Internal to this room.
+// The state of a FleetCore. Internal to this room.
 #pragma once
 
 #include <deque>
@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "fleet/fleet_core.h"
 #include "fleet/fleet_view.h"
+#include "fleet/steady_time.h"
 #include "fleet/unload.h"
 
 namespace causeway::fleet {
@@ -34,7 +35,7 @@ class FleetCore::State {
     SliceId slice;       // from kPlaced to kLeaving
     SliceId last;        // the one before
     SliceId to;          // where it migrates
-    // Where it is attached, slices that are up, and what crosses there at every step.
+    // The slices that are up where it is attached, and how many bytes cross there at every step.
     std::map<SliceId, Bytes> there;
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
     std::int64_t epoch = 0;   // of the slice, when it was loaded there
@@ -53,7 +54,7 @@ class FleetCore::State {
     DecayedCount rate;
     std::string last_error;
     std::int64_t loads_failed = 0;
-    // What the view and the sums count for the model; out of date while `changed`.
+    // The figures that the view and the sums count for the model; out of date while `changed`.
     SliceId shown;  // on which slice of the view
     Bytes host_there, host_reserved;
     std::optional<UnloadCandidate> unloadable;  // its entry among those
@@ -91,6 +92,11 @@ class FleetCore::State {
     std::int64_t left = 0;  // of them
     Status result;          // the first that failed
   };
+  // An ask for all to sleep that waits for requests.
+  struct Sleeping {
+    bool keeps_home = false;
+    std::unordered_set<RequestId> until;  // these have ended
+  };
   // Why the first model finds no place.
   struct NoRoom {
     Bytes free, could_go;  // of host memory
@@ -123,6 +129,9 @@ class FleetCore::State {
   void on(const PinAsked& event);
   void on(const SleepAsked& event);
   void on(const WakeAsked& event);
+  void forget(RequestId request);
+  void fall_asleep();
+  void send_to_sleep(RequestId ask, bool keeps_home);
   bool takes_ask(RequestId ask);
   void answer(RequestId ask, Status result);
   void answer_leaving(const Status& result);
@@ -148,9 +157,12 @@ class FleetCore::State {
   // Every change of what a model takes is told by this; sums are brought up before they are used.
   void touch(Model& model);
   void add_up();
+  Nanos predicted_tpot(const Model& model) const;
+  void predict_tpots();  // of what is routed
   void show(Model& model);
   bool another_may_fit(const Model& model) const;
   bool any_up() const;
+  Nanos onset_of(const RequestArrived& event) const;
   void hold(Model& model, const RequestArrived& event);
   void route(Model& model, RequestId request);
   void route_held(Model& model);
@@ -230,14 +242,15 @@ class FleetCore::State {
   std::vector<Slice> slices;
   std::unordered_map<RequestId, Asked> requests;
   std::unordered_map<RequestId, Leaving> leaving;  // asks for models to leave, not answered yet
+  std::unordered_map<RequestId, Sleeping> sleeping;  // asks that have not begun
   bool asleep = false;                             // models were sent to sleep, and not woken
   std::int64_t held = 0;
   std::optional<Bytes> host_budget;
-  Bytes host_other;              // in host memory, of nobody here
+  Bytes host_other;              // in host memory, taken by others than these models
   Nanos down_since;              // when the last slice that was up was lost
   std::optional<Error> stalled;  // the loader, and why that is thought
   std::optional<Resizing> resizing;
-  // Who asked for the catalogue that is being read; an ask that has been answered since is not in
+  // The ask for the catalogue that is being read. One that has been answered since is not in
   // `leaving` any more.
   std::optional<RequestId> rereading;
   std::set<ModelId> moving;          // models that neither rest nor serve
@@ -245,11 +258,12 @@ class FleetCore::State {
   FleetView view;                    // of models that take something of their slice
   std::vector<ModelId> changed;      // since the sums were brought up
   Bytes there_sum, reserved_sum;     // of host memory, by all models
-  // Those that may leave it without draining, the cheapest to bring back first.
+  // Models that may leave host memory without draining, the cheapest to bring back first.
   std::set<UnloadCandidate> unloadable;
   Bytes unloadable_sum;
   bool stopped = false;
-  Nanos now;
+  SteadyTime time;
+  Nanos now;  // by it
   Random random;
   FleetCounters counters;
   std::vector<Action> actions;

@@ -506,8 +506,26 @@ TEST_F(FleetCoreTest, BestEffortPredictsItsTpot) {
   ask(1, 0);
   EXPECT_EQ(measured(0), "load 0 0");
   EXPECT_EQ(core_->counters().best_effort, 1);
-  on(LoadEnded{ModelId(0), Bytes(200)});
+  const auto actions = core_->on_event(LoadEnded{ModelId(0), Bytes(200)}, now_);
   EXPECT_EQ(core_->predicted_tpot(ModelId(0)), seconds(2));
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(std::get<Route>(actions[0]).predicted_tpot, seconds(2)) << "who asks is told";
+}
+
+TEST_F(FleetCoreTest, ARequestWhoseTargetsAreKeptHearsOfNoTpot) {
+  spec_.models.resize(1);
+  spec_.models[0].weights = Bytes(100);
+  spec_.models[0].slo.tpot = seconds(1);
+  spec_.slices.resize(1);
+  spec_.slices[0].link = LinkId(0);
+  spec_.links = {{.bytes_per_second = 100}};
+  start(1, 1);
+  ask(1, 0);
+  EXPECT_EQ(measured(0), "load 0 0");
+  const auto actions = core_->on_event(LoadEnded{ModelId(0), Bytes(100)}, now_);
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(std::get<Route>(actions[0]).predicted_tpot, Nanos(0)) << "the link is just enough";
+  EXPECT_EQ(core_->predicted_tpot(ModelId(0)), seconds(1));
 }
 
 TEST_F(FleetCoreTest, StopEndsWhatIsHeld) {

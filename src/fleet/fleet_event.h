@@ -1,5 +1,5 @@
-// What happens to a fleet, and what it has done about it: the words between FleetCore and the loop
-// that executes it. Plain data.
+// The messages between FleetCore and the loop that executes it: events that happen to a fleet, and
+// actions that it wants done. Plain data.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "fleet/fleet_spec.h"
+#include "fleet/sleep_mode.h"
 #include "request/request.h"
 
 namespace causeway::fleet {
@@ -36,12 +37,14 @@ struct PinAsked {  // changes nothing of where the model is
   ModelId model;
   bool pinned = false;  // or no longer
 };
-// As UnloadAsked, of all models that can go at once. They are known as those that sleep.
+// Every model that can go once the requests of `mode` have ended is to go, as by UnloadAsked. These
+// models are known as sleeping. Loads that are asked for are no requests.
 struct SleepAsked {
   RequestId ask;
   bool keeps_home = false;
+  SleepMode mode = SleepMode::kIdle;
 };
-// Those that sleep are wanted, as by ModelWanted; answered at once.
+// The sleeping models are wanted, as by ModelWanted. It is answered at once.
 struct WakeAsked {
   RequestId ask;
 };
@@ -68,7 +71,7 @@ struct RequestWithdrawn {
 struct ModelWanted {
   ModelId model;
 };
-// In host memory for weights.
+// How much host memory there is for weights.
 struct HostRoom {
   Bytes needed;  // by one model
   Bytes used;    // by those that are there
@@ -94,17 +97,17 @@ struct DropEnded {
 // ended before, which RequestEnded says yet.
 struct SliceLost {
   SliceId slice;
-  // Of these one may be why it is lost: they were in the step that ran. The others only waited.
+  // Requests that may be why the slice is lost: they were in the step that ran. The others waited.
   std::vector<RequestId> suspects = {};
 };
-// Empty.
+// A slice has come back, without models.
 struct SliceReturned {
   SliceId slice;
 };
 // These slices are to be closed, all at once, and others to be opened in their place. What comes
 // for them is held from now on; what runs there has `drain_max` to end, and goes on elsewhere or on
 // the new slices then. No effect while anything is loaded or let go of, or slices change already:
-// FleetCore::resizing() says whether it has begun, and who asks asks again.
+// FleetCore::resizing() says whether it has begun, and the caller asks again.
 struct ResizeWanted {
   std::vector<SliceId> slices;  // that are open, at least one
   Nanos drain_max;
@@ -152,6 +155,9 @@ using Event =
 struct Route {
   RequestId request;
   SliceId slice;
+  // By best effort: what is asked of the slice and its link is more than they have, and a token is
+  // expected to take so long, more than the model's target. Zero: targets are expected to be kept.
+  Nanos predicted_tpot = {};
 };
 struct CancelOn {
   RequestId request;
@@ -168,7 +174,7 @@ struct Refuse {
   request::FinishReason reason = request::FinishReason::kError;
   Error error;
 };
-// What became of an ask. kInvalidArgument: what the model is or does now does not allow it.
+// An ask has ended. kInvalidArgument: the model's kind or its state does not allow what was asked.
 struct Answered {
   RequestId ask;
   Status result;
@@ -182,7 +188,7 @@ struct LoadFailed {
 struct ModelRemoved {
   ModelId model;
 };
-// Its folder is gone, and it is served on: requests, a pin or a slice do not let it go.
+// The model's folder is gone, but a request, a pin or a slice keeps the model served.
 struct ModelKept {
   ModelId model;
   Error why;

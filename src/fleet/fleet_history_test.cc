@@ -31,6 +31,8 @@ void add_asks(const testing::FleetHistoryReport& report, testing::FleetHistoryRe
   sum.loaded_asked += report.loaded_asked;
   sum.unloaded_asked += report.unloaded_asked;
   sum.slept += report.slept;
+  sum.slept_behind += report.slept_behind;
+  sum.slept_aborting += report.slept_aborting;
   sum.reloads += report.reloads;
   sum.found += report.found;
   sum.gone_kept += report.gone_kept;
@@ -62,12 +64,15 @@ void expect_losses(const testing::FleetHistoryReport& sum, int histories) {
 void expect_asks(const testing::FleetHistoryReport& sum, int histories) {
   std::cout << sum.asks << " asks (" << sum.asks_refused << " refused, " << sum.loaded_asked
             << " models loaded, " << sum.unloaded_asked << " unloaded, " << sum.slept
-            << " times all), " << sum.reloads << " catalogues read (" << sum.found
-            << " models found, " << sum.counters.removed << " removed, " << sum.gone_kept
-            << " kept)\n";
+            << " times all, " << sum.slept_behind << " of these behind requests, "
+            << sum.slept_aborting << " by cancelling), " << sum.reloads << " catalogues read ("
+            << sum.found << " models found, " << sum.counters.removed << " removed, "
+            << sum.gone_kept << " kept)\n";
   EXPECT_GT(sum.loaded_asked, histories / 10);
   EXPECT_GT(sum.unloaded_asked, histories / 10);
   EXPECT_GT(sum.slept, histories / 10);
+  EXPECT_GT(sum.slept_behind, histories / 100);
+  EXPECT_GT(sum.slept_aborting, histories / 100);
   EXPECT_GT(sum.found, histories / 10);
   EXPECT_GT(sum.counters.removed, histories / 10);
   EXPECT_GT(sum.gone_kept, histories / 10);

@@ -1,5 +1,5 @@
-// Host memory as the fleet's loader uses it: the home of the weights of models that are served.
-// pool_home.h is the one that serves; tests do without files.
+// The interface of host memory to the fleet's loader: it is the home of the weights of all models
+// that are served. pool_home.h is the one that serves; tests have one without files.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,8 @@
 
 namespace causeway::fleet {
 
-// Who has a model loaded, and follows it. Any thread calls these; none of them blocks for long.
+// How a load is followed and cancelled by its caller. Any thread calls these; none of them blocks
+// for long.
 struct LoadWatch {
   std::function<bool()> cancelled;            // whether it is to end early; polled
   std::function<void(int percent)> progress;  // 10 times a second at most; may never be told
@@ -20,7 +21,7 @@ class FleetHome {
  public:
   virtual ~FleetHome() = default;
 
-  // What load() would take of host memory. An error: no slice could serve the model, whatever room
+  // How much host memory load() would take. An error: no slice could serve the model, whatever room
   // there is. Blocks on a few small files.
   virtual Result<HostRoom> room_for(const CatalogueEntry& entry, const ModelSource& source) = 0;
   // Brings the model's weights into host memory, reachable for the copies of slices. Blocks for the

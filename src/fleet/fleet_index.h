@@ -23,8 +23,8 @@ namespace causeway::fleet {
 class FleetView;
 struct SliceView;
 
-// What would be used of a slice, and left, if certain models went; of several slices the best of
-// each. As it begins: of none.
+// What of a slice would be used and left if certain models went, or the best of each resource over
+// several slices. The initial values are those of no slice.
 struct Offer {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
@@ -43,7 +43,8 @@ struct IndexNode {
   double load = Offer::kNone;  // the least
   // Limits: the largest.
   double memory_rate_max = 0, flops_max = 0, link_max = 0, link_share_max = 0;
-  // As they are, the least: whether there is a slice from which something has to go.
+  // The least free memory and places without any model going: they tell whether there is a slice
+  // from which something has to go.
   std::int64_t free_least = INT64_MAX, places_least = INT64_MAX;
   // The cheapest to bring back of models that may go, and that may be drained: their number of
   // those with requests (0 or 1; 2: there are none) and log_cost().

@@ -1,5 +1,5 @@
-// A slice as the fleet uses it: it takes requests, as any SliceHandle, of the models that are
-// attached to it. engine_slice.h is one of this process; tests do without weights.
+// The interface of a slice to the fleet: it takes requests, as any SliceHandle, for the models that
+// are attached to it. engine_slice.h is a slice of this process; tests have one without weights.
 #pragma once
 
 #include <utility>
@@ -18,9 +18,9 @@ struct AttachedModel {
 class FleetSlice : public engine::SliceHandle {
  public:
   using engine::SliceHandle::observe;
-  // Of one model; nothing of one that is not attached. Any thread.
+  // Observes one model; all is zero for one that is not attached. Any thread.
   virtual request::Observation observe(ModelId model) const = 0;
-  // Of those that are attached. Any thread.
+  // Observes each attached model. Any thread.
   virtual std::vector<std::pair<ModelId, request::Observation>> observe_models() const = 0;
 
   // Has the slice take requests of a model that is in host memory; pinned: it is never evicted from
@@ -39,11 +39,11 @@ class FleetSlice : public engine::SliceHandle {
   // too. Any thread.
   virtual bool returned() { return false; }
 
-  // Once observe() says that it is lost, until it has returned: the requests one of which may be
-  // why. They were in a step of it, or it had not said yet that they wait. Any thread.
+  // The requests that may be why the slice is lost, from when observe() says that it is until it
+  // has returned. They were in a step of it, or it had not said yet that they wait. Any thread.
   virtual std::vector<RequestId> suspects() const = 0;
 
-  // Of weights that have come from host memory since the slice was opened. Any thread.
+  // How many bytes of weights have come from host memory since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a fleet decides about: models, slices and links as numbers, and what each model asks of a
+// A fleet in numbers, for its decisions: models, slices and links, and what each model asks of a
 // slice. Plain data. A limit of zero means that there is none, or that another part of the program
 // divides it.
 #pragma once
@@ -44,7 +44,7 @@ struct FleetSpec {
   std::vector<LinkSpec> links;    // by LinkId
 };
 
-// What a model takes of a slice while it is there (paper §6.1, 6.2).
+// The resources that a model takes of a slice while it is there (paper §6.1, 6.2).
 struct Demand {
   Bytes crosses;                       // at every step: S_m less what stays on the slice
   Bytes stays;                         // of the weights, on the slice
@@ -56,7 +56,7 @@ struct Demand {
   Demand& operator+=(const Demand& other);
 };
 
-// Of a model of which `resident` stays on the slice.
+// The demand of a model of which `resident` stays on the slice.
 Demand demand_of(const ModelSpec& model, Bytes resident);
 
 }  // namespace causeway::fleet

@@ -16,8 +16,8 @@
 
 namespace causeway::fleet {
 
-// Of bringing models back: how many of them have requests, which are dearest; then Σ bytes × rate
-// of their requests, as log_cost() has it.
+// The cost of bringing models back: how many of them have requests, which are the dearest; then Σ
+// bytes × rate of their requests, as log_cost() has it.
 struct BackCost {
   std::int64_t busy = 0;
   double log = -std::numeric_limits<double>::infinity();
@@ -43,11 +43,11 @@ struct SliceView {
   SliceSpec spec;
   bool up = true;
   std::vector<PlacedModel> models = {};
-  // Of these models.
+  // The sum of these models' demands.
   Demand sum = {};
   std::int64_t requests = 0;
-  // Its speed: how fast it reads weights, as steps that decode do nothing else for most of the
-  // time.
+  // How fast the slice is: how fast it reads weights, since steps that decode do nothing else for
+  // most of their time.
   double speed() const {
     return spec.memory_bytes_per_second > 0 ? spec.memory_bytes_per_second : 1;
   }
@@ -65,7 +65,7 @@ class FleetView {
   void set_up(SliceId id, bool up);
   // The slice is another one, or the next one, and up. Nothing is on it; its link is known.
   void set_slice(SliceId id, const SliceSpec& spec);
-  // What a request takes of a slice, as measured: seconds × SliceView::speed().
+  // Sets how much work a request is on a slice, as measured: seconds × SliceView::speed().
   void set_request_work(double work) { request_work_ = work; }
   double request_work() const { return request_work_; }
   // The model is there, as it is now.
@@ -73,21 +73,21 @@ class FleetView {
   // No effect if it is not there.
   void remove(SliceId id, ModelId model);
 
-  // By how much the soft limits would be exceeded on the slice, without `gone` and with `more`: the
-  // largest of sum ÷ limit over its link (with all slices of that link), memory and compute.
+  // By which factor the soft limits would be exceeded on the slice, without `gone` and with `more`:
+  // the largest of sum ÷ limit over its link (with all slices of that link), memory and compute.
   double excess(SliceId id, std::span<const ModelId> gone, const Demand& more) const;
-  // Of what is on the slice, without `gone`.
+  // The sum of the demands on the slice, without `gone`.
   Demand sum(SliceId id, std::span<const ModelId> gone) const;
-  // What is used of the slice's link; 0 where it has none.
+  // How much of the slice's link is used; 0 where it has none.
   double link_used(SliceId id) const;
-  // What each slice of the link gets of it while all copy, bytes a second; infinity: it has none.
+  // Each slice's share of the link while all copy, bytes a second; infinity: it has no link.
   double link_share(SliceId id) const;
 
   // Brought up to what is there now.
   const FleetIndex& index() const;
 
-  // For checkers: whether all sums are those of the models, and whether a slice has the same models
-  // in the same state as another view has it.
+  // For checkers: whether all sums are those of the models; and whether a slice has the same models
+  // in the same state as in another view.
   bool adds_up() const;
   bool shows(SliceId id, const FleetView& other) const;
 

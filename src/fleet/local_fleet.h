@@ -41,7 +41,7 @@ struct FleetSlices {
 };
 
 struct LocalFleetOptions {
-  // Load as many models as fit at once: pinned ones, then the others, in catalogue order.
+  // Load as many models as fit at once, in the order of loads_before().
   bool load_ahead = true;
   std::int64_t waiting_for_load_max = 1024;  // requests held while their models load
   Nanos room_timeout = seconds(1);           // for models that could give way to end their requests
@@ -56,6 +56,7 @@ struct LocalFleetOptions {
   // tokens at 30 ms ends within that; what is longer is computed again, prompt and all, elsewhere.
   Nanos drain_max = seconds(3);
   CatalogueReader* reader = nullptr;  // borrowed; null: the catalogue stays as it is
+  const Clock* clock = nullptr;       // borrowed; null: the machine's
 };
 
 // An OutputSink takes one call at a time; the engine and the fleet deliver to the same target
@@ -69,11 +70,12 @@ class SerialSink final : public engine::OutputSink {
 
   // Borrows `target`.
   explicit SerialSink(engine::OutputSink& target) : target_(target) {}
-  // The engine's: the listener hears of ends after the target has them.
+  // Called by engines. The listener hears of ends after the target has them.
   void on_outputs(std::vector<request::Output> outputs) override;
-  // The fleet's own: nobody is told.
+  // Called by the fleet, for outputs of its own. The listener is not told.
   void deliver(std::vector<request::Output> outputs);
-  // Empty: none, and all are delivered. Waits for calls of those before.
+  // Sets the listener and the screen. An empty listener hears nothing; an empty screen lets all
+  // pass. Waits for calls of those before.
   void listen(Listener listener, Screen screen = {});
 
  private:
@@ -98,7 +100,7 @@ class LocalFleet final : public Fleet {
                                                    FleetHome& home, FleetSlices slices,
                                                    SerialSink& sink);
   explicit LocalFleet(std::unique_ptr<State> state);  // by start()
-  // As stop(), but waits for a load that is held, however long.
+  // Stops as stop() does, but waits for a load that is held, however long.
   ~LocalFleet() override;
 
   std::vector<const CatalogueEntry*> catalogue() const override;

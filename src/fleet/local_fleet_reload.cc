@@ -1,5 +1,6 @@
 // A LocalFleet whose catalogue is read again while it serves.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/dcheck.h"
@@ -14,6 +15,11 @@ ModelSpec spec_of(const CatalogueModel& model) {
   spec.slo = model.entry->slo;
   spec.pinned = model.pinned;
   return spec;
+}
+
+bool loads_before(const CatalogueModel& a, const CatalogueModel& b) {
+  return std::tuple(!a.pinned, -a.spec.rate, a.entry->id) <
+         std::tuple(!b.pinned, -b.spec.rate, b.entry->id);
 }
 
 std::vector<const CatalogueEntry*> LocalFleet::State::served() const {
@@ -96,9 +102,15 @@ void LocalFleet::State::take(CatalogueModel found, CatalogueNews& news) {
 
 // As at the start.
 LocalFleet::State::Outputs LocalFleet::State::want_found(const std::vector<ModelId>& found) {
+  return options_.load_ahead ? want(found) : Outputs();
+}
+
+// The loader begins with the first it hears of, so that this is the one to be loaded first.
+LocalFleet::State::Outputs LocalFleet::State::want(std::vector<ModelId> models) {
+  std::sort(models.begin(), models.end(),
+            [this](ModelId a, ModelId b) { return loads_before(slot(a).model, slot(b).model); });
   Outputs outputs;
-  for (const ModelId model : found) {
-    if (!options_.load_ahead) break;
+  for (const ModelId model : models) {
     Outputs more = tell(ModelWanted{model});
     std::move(more.begin(), more.end(), std::back_inserter(outputs));
   }

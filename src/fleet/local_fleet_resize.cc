@@ -94,7 +94,7 @@ LocalFleet::State::Outputs LocalFleet::State::look_at_demand() {
   return outputs;
 }
 
-// The loader's. What is closed is out of everybody's sight before it goes.
+// Called by the loader. A slice that is closed is no longer seen by any thread before it goes.
 Event LocalFleet::State::reopen(const Resize& resize) {
   LayoutChange change;
   {

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/dcheck.h"
 #include "base/log.h"
 
 namespace causeway::fleet {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr Nanos kUnloadPoll = seconds(1);  // a stop ends the wait for a model to go this soon
 constexpr Nanos kWatch = millis(20);       // how often slices are looked at
+constexpr Nanos kEffortApart = seconds(60);  // how often the log speaks of a model's best effort
 
 Event event_of(const Ask& ask) {
   switch (ask.kind) {
@@ -20,7 +22,7 @@ Event event_of(const Ask& ask) {
     case AskKind::kUnload: return UnloadAsked{ask.id, ask.model, ask.keeps_home};
     case AskKind::kPin: return PinAsked{ask.id, ask.model, true};
     case AskKind::kUnpin: return PinAsked{ask.id, ask.model, false};
-    case AskKind::kSleep: return SleepAsked{ask.id, ask.keeps_home};
+    case AskKind::kSleep: return SleepAsked{ask.id, ask.keeps_home, ask.mode};
     case AskKind::kReload: return ReloadAsked{ask.id};
     case AskKind::kWake: break;
   }
@@ -88,6 +90,7 @@ FleetSpec spec_of(const std::vector<CatalogueModel>& models, const FleetSlices& 
 LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOptions& options,
                          FleetHome& home, FleetSlices slices, SerialSink& sink)
     : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : machine_clock_),
       home_(home),
       sink_(sink),
       opener_(slices.opener),
@@ -130,13 +133,9 @@ Status LocalFleet::State::begin() {
                       const std::vector<RequestId>& given_back) { on_ended(requests, given_back); },
                std::move(screen));
   const std::scoped_lock lock(mutex_);
-  // Pinned models first, so that they find room.
-  for (const bool pinned : {true, false}) {
-    for (const Slot& slot : slots_) {
-      if (!options_.load_ahead || slot.model.pinned != pinned) continue;
-      (void)tell(ModelWanted{slot.model.entry->id});  // nothing is held: nothing ends
-    }
-  }
+  std::vector<ModelId> all;
+  for (const Slot& slot : slots_) all.push_back(slot.model.entry->id);
+  if (options_.load_ahead) (void)want(std::move(all));  // nothing is held: nothing ends
   return start_threads();
 }
 
@@ -177,6 +176,9 @@ ModelStatus LocalFleet::State::status(ModelId model) const {
     status.streamed_bytes = at->second.streamed;
     status.predicted_tpot = at->second.predicted_tpot;
   }
+  const Nanos target = entries_[index(model)]->slo.tpot, summed = core_.predicted_tpot(model);
+  if (summed > target) status.predicted_tpot = std::max(status.predicted_tpot, summed);
+  status.best_effort = status.predicted_tpot > target;
   status.requests_waiting = of_core.held;
   status.last_error = of_core.last_error;
   status.loads_failed = of_core.loads_failed;
@@ -218,10 +220,11 @@ Status LocalFleet::State::submit(request::Request request, bool only_ready) {
     } else {
       if (const auto* refuse = std::get_if<Refuse>(&*own)) taken = refuse->error;
       if (const auto* route = std::get_if<Route>(&*own)) routed = route->slice;
+      if (routed) note_effort(event.model, std::get<Route>(*own));
       actions.erase(own);
     }
     apply(std::move(actions), outputs);
-    // Before anybody can hear that the slice is lost.
+    // Before any thread can hear that the slice is lost.
     if (routed && resumes_) taken = give(*routed, std::move(request), /*again=*/false);
   }
   // A model that a request enters does not go, so the slice knows it.
@@ -391,11 +394,26 @@ void LocalFleet::State::route(const Route& route, Outputs& outputs) {
     request = routed_.again(route.request, slice(route.slice));
   }
   if (request) {
+    note_effort(request->model, route);
     const Status taken = give(route.slice, std::move(*request), again);
     if (taken.ok()) return;
     outputs.push_back(ended(route.request, request::FinishReason::kError, taken.error()));
   }
   apply(core_.on_event(RequestEnded{route.request}, clock_.now()), outputs);
+}
+
+// Once in a while: under load it is so of many requests.
+void LocalFleet::State::note_effort(ModelId model, const Route& route) {
+  if (route.predicted_tpot == Nanos(0)) return;
+  const CatalogueEntry& entry = *entries_[index(model)];
+  const Nanos now = clock_.now();
+  Nanos& told = slot(model).effort_told;
+  if (told > Nanos(0) && now - told < kEffortApart) return;
+  told = now;
+  spdlog::warn(
+      "{} is served by best effort: what is asked of slice {} and its link is more than they have, "
+      "so that a token is expected to take {:.0f} ms; its target is {:.0f} ms",
+      entry.name, route.slice.value, to_millis(route.predicted_tpot), to_millis(entry.slo.tpot));
 }
 
 // An error: the slice has not taken it, and it has ended. Of a slice that is lost the core is about
@@ -460,6 +478,16 @@ void LocalFleet::State::deliver(Outputs outputs) {
   if (!outputs.empty()) sink_.deliver(std::move(outputs));
 }
 
+// Every invariant of the core, where asserts may cost: while no request waits for the loader, which
+// has nothing to do.
+void LocalFleet::State::check_at_idle() const {
+  if constexpr (kDchecks) {
+    if (core_.waiting() > 0 || loading_ || !tasks_.empty()) return;
+    const Status whole = core_.check_integrity();
+    CAUSEWAY_CHECK(whole.ok(), whole.ok() ? std::string() : whole.error().message);
+  }
+}
+
 void LocalFleet::State::run_watch() {
   std::unique_lock lock(mutex_);
   while (!stopped_) {
@@ -472,6 +500,7 @@ void LocalFleet::State::run_watch() {
     Outputs outputs = joined(hear(), tell(Woken{}));
     outputs = joined(std::move(outputs), look_after_loader());
     if (opener_ != nullptr) outputs = joined(std::move(outputs), look_at_demand());
+    check_at_idle();
     lock.unlock();
     deliver(std::move(outputs));
     lock.lock();
@@ -628,7 +657,7 @@ void LocalFleet::State::note_progress(ModelId model, int percent) {
   load_percent_ = {model, std::clamp(percent, 0, 100)};
 }
 
-// Whoever asks is alive.
+// A loader that asks this is alive.
 bool LocalFleet::State::is_cancelled() {
   alive_ = clock_.now().count;
   return cancelled_;

@@ -1,4 +1,4 @@
-// What a LocalFleet remembers beside its core, and its two threads. Internal to this room.
+// The state of a LocalFleet beside its core, and its two threads. Internal to this room.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,11 @@
 #include "fleet/fleet_core.h"
 #include "fleet/local_fleet.h"
 #include "fleet/routed_requests.h"
+#include "fleet/steady_time.h"
 
 namespace causeway::fleet {
 
-// What others throw is an error as any other: nothing else goes down with it.
+// Runs `work`; an exception of it becomes an error as any other, so that nothing else goes down.
 template <typename Work>
 auto guarded(const Work& work) -> decltype(work()) {
   try {
@@ -30,7 +31,7 @@ auto guarded(const Work& work) -> decltype(work()) {
   }
 }
 
-// What the core is to know of it.
+// What the core has to know of the model.
 ModelSpec spec_of(const CatalogueModel& model);
 
 class LocalFleet::State {
@@ -61,6 +62,7 @@ class LocalFleet::State {
     std::map<SliceId, AttachedModel> attached;
     bool home = false;     // in host memory; the loader's alone
     bool removed = false;  // served no longer
+    Nanos effort_told;     // when the log said last that it is served by best effort
   };
   struct Held {
     request::Request request;
@@ -78,6 +80,7 @@ class LocalFleet::State {
   Outputs tell(const Event& event);
   void apply(std::vector<Action> actions, Outputs& outputs);
   void route(const Route& route, Outputs& outputs);
+  void note_effort(ModelId model, const Route& route);
   Status give(SliceId to, request::Request request, bool again);
   void refuse(const Refuse& refuse, Outputs& outputs);
   void report_left();
@@ -98,6 +101,7 @@ class LocalFleet::State {
   std::vector<ModelId> adopt(CatalogueRead& read);
   void take(CatalogueModel found, CatalogueNews& news);
   Outputs want_found(const std::vector<ModelId>& found);
+  Outputs want(std::vector<ModelId> models);  // ahead of requests
   void note(const ModelRemoved& removed);
   void note(const ModelKept& kept);
 
@@ -106,6 +110,7 @@ class LocalFleet::State {
 
   Status start_threads();
   void run_watch();
+  void check_at_idle() const;  // under the lock
 
   // The loader's thread, without the lock.
   void run_loader();
@@ -118,7 +123,8 @@ class LocalFleet::State {
   void note_progress(ModelId model, int percent);
 
   const LocalFleetOptions options_;
-  const RealClock clock_;
+  const RealClock machine_clock_;
+  const SteadyClock clock_;
   FleetHome& home_;
   SerialSink& sink_;
   SliceOpener* const opener_;  // null: slices stay as they are
@@ -126,13 +132,13 @@ class LocalFleet::State {
   RoutedRequests routed_;      // where they do
 
   mutable std::mutex mutex_;  // guards what follows
-  // By ModelId. The loader changes them, and may look without the lock.
+  // The entries by ModelId. The loader changes them, and may look without the lock.
   std::vector<const CatalogueEntry*> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
   std::vector<std::unique_ptr<CatalogueEntry>> replaced_;      // of models that have come back
   CatalogueFound found_;  // by a read; the loader's until it is told
   ReloadReport report_;
-  // By SliceId; null: it was closed. The loader changes it, and may look without the lock.
+  // The slices by SliceId; null: closed. The loader changes them, and may look without the lock.
   std::vector<FleetSlice*> slices_;
   mutable std::condition_variable changed_;
   std::condition_variable tasks_changed_;  // the loader

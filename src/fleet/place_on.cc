@@ -66,11 +66,11 @@ std::optional<Demand> fits_hard(const FleetView& fleet, SliceId id, std::span<co
   const Demand others = gone.empty() ? slice.sum : fleet.sum(id, gone);
   const Bytes free = slice.spec.memory - others.memory - model.memory_min;
   if (free < Bytes(0)) return std::nullopt;
-  return demand_of(model, candidate.turns ? free : free - others.stays);
+  return demand_of(model, candidate.time_shared ? free : free - others.stays);
 }
 
 Bytes lacks_beside(const Candidate& candidate, std::int64_t room) {
-  if (!candidate.turns) return Bytes(0);
+  if (!candidate.time_shared) return Bytes(0);
   const Bytes left = Bytes(room) - candidate.spec.memory_min;
   return std::max(Bytes(0), candidate.spec.weights - left);
 }

@@ -1,5 +1,5 @@
-// A model on one slice: what has to go there, and what that leaves. What all placement policies are
-// made of. Internal to this room.
+// Placements of a model on one slice: which models have to go there, and what that leaves. All
+// placement policies are made of these. Internal to this room.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ std::optional<Placement> place_on(const FleetView& fleet, SliceId id, const Cand
                                   bool soft);
 
 // What it lacks beside those that are there, of slices with `room` for weights at the most
-// (Offer::room); 0 where models do not take turns.
+// (Offer::room); 0 where models are not time-shared.
 Bytes lacks_beside(const Candidate& candidate, std::int64_t room);
 
 // How long the first token takes that is asked for now, in seconds: the work that is ahead, then
@@ -28,7 +28,7 @@ Bytes lacks_beside(const Candidate& candidate, std::int64_t room);
 // before, and those of others that do not fit beside it.
 double first_token(const FleetView& fleet, const Candidate& candidate, SliceId id);
 
-// What it costs to bring the placement's victims back.
+// The cost of bringing the placement's victims back.
 BackCost cost_of(const SliceView& slice, const Placement& placement);
 
 // The best by `rank`, smaller first, of the placements of all slices.

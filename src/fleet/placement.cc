@@ -60,7 +60,7 @@ class LocalityPlacement final : public PlacementPolicy {
       return std::tuple(p.victims.size(), elsewhere, cost_of(slice, p), slice.requests,
                         slice.models.size(), p.slice);
     });
-    if (!local || !candidate.turns || !candidate.evicts) return local;
+    if (!local || !candidate.time_shared || !candidate.evicts) return local;
     return clear(fleet, candidate, std::move(*local));
   }
 
@@ -71,7 +71,7 @@ class LocalityPlacement final : public PlacementPolicy {
   };
 
   // Where others run there: they go to slices that are idle, or the candidate does, whichever moves
-  // fewer bytes. Without such slices they take turns.
+  // fewer bytes. Without such slices they are time-shared.
   static std::optional<Placement> clear(const FleetView& fleet, const Candidate& candidate,
                                         Placement local) {
     if (fleet.slice(local.slice).requests == 0) return local;

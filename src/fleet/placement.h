@@ -1,5 +1,6 @@
-// On which slice a model is put, and which others give way to it there. Pure: the core shows the
-// slices as they are, a policy answers (paper §6.1, 6.2; docs/design/fleet.md has the table).
+// Decides on which slice a model is put, and which others give way to it there. Pure: the core
+// shows the slices as they are, and a policy answers (paper §6.1, 6.2; docs/design/fleet.md has the
+// table).
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ struct Candidate {
   bool evicts = true;   // others may give way, and limits be exceeded: requests wait for it
   bool drains = false;  // so may those with requests
   SliceId last = {};    // where it was before: its weights may be cached there
-  // Models take turns in a slice's memory (FleetOptions::moves): what exceeds it does not cross at
-  // every step, but is brought again when its turn comes.
-  bool turns = false;
+  // Models are time-shared in a slice's memory (FleetOptions::moves): weights that exceed it do not
+  // cross at every step, but come again before the model runs again.
+  bool time_shared = false;
   std::span<const SliceId> unfit = {};  // slices that could not take it
   std::uint64_t draw = 0;               // a random number for policies that roll dice
   Nanos now = {};
@@ -40,7 +41,7 @@ struct Placement {
   std::vector<ModelId> victims;  // all may go
   Demand demand = {};            // as far as is known before the load
   double excess = 0;             // of the soft limits, as a factor; up to 1: all targets can be met
-  std::vector<Migration> migrations = {};  // from the slice, where models take turns
+  std::vector<Migration> migrations = {};  // from the slice, where models are time-shared
 };
 
 class PlacementPolicy {
@@ -57,8 +58,8 @@ enum class PlacementKind : std::uint8_t {
                // the first token is predicted soonest
   kRandom,     // any slice where it can be put
   kDedicated,  // a slice of which nothing gives way
-  kLocality,   // where it starts soonest: where it was, or where least has to go; where models take
-               // turns, what runs there migrates if that moves less (ServerlessLLM's)
+  kLocality,   // where it starts soonest: where it was, or where least has to go; where models are
+               // time-shared, what runs there migrates if that moves less (ServerlessLLM's)
   kShared,     // where fewest requests run; the engine switches between tokens
 };
 

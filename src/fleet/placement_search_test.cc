@@ -46,7 +46,7 @@ class RandomFleet {
                               .evicts = evicts,
                               .drains = evicts && random_.chance(0.3),
                               .last = random_.chance(0.5) ? any_slice() : SliceId(),
-                              .turns = random_.chance(0.5),
+                              .time_shared = random_.chance(0.5),
                               .unfit = unfit};
     return compared_->choose(view_, candidate).has_value();
   }

@@ -150,7 +150,7 @@ class FirstToken : public ::testing::Test {
     const ModelSpec model = model_of(giga);
     Candidate candidate = candidate_of(model);
     candidate.last = last;
-    candidate.turns = true;
+    candidate.time_shared = true;
     return make_placement(PlacementKind::kBandwidth)->choose(fleet_, candidate)->slice;
   }
 

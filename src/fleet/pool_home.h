@@ -18,7 +18,7 @@ struct LoadSettings {
   int threads = 0;  // that read a model; 0: the pool's choice
 };
 
-// What the slices of a fleet, which keep models alike, have to do with their home.
+// What a home needs of the slices of a fleet, all of which keep models alike.
 class SlicesOfHome {
  public:
   virtual ~SlicesOfHome() = default;
@@ -41,9 +41,9 @@ class PoolHome final : public FleetHome {
   // the model is loaded.
   PoolHome(slice::ModelHome& home, std::unique_ptr<SlicesOfHome> slices, const Clock& clock,
            const LoadSettings& settings, std::unique_ptr<EarlyLoad> early = nullptr);
-  // For slices of this process, at least one, which outlive it. `early`: the load of the model that
-  // is loaded first, if it has begun; it goes on, and is dropped if another model is asked for
-  // before it.
+  // Makes the home of slices of this process, at least one, which outlive it. `early` is the load
+  // of the model that is loaded first, if it has begun; it goes on, and is dropped if another model
+  // is asked for before it.
   PoolHome(slice::ModelHome& home, std::vector<slice::Slice*> slices, const Clock& clock,
            const LoadSettings& settings, std::unique_ptr<EarlyLoad> early = nullptr);
 
@@ -55,7 +55,7 @@ class PoolHome final : public FleetHome {
  private:
   // How the model would be kept here. An error: no slice can run it.
   Result<model::ModelCard> card(const CatalogueEntry& entry, const ModelSource& source) const;
-  // The same, for who is to load it next: an early load that this is not is dropped.
+  // The same for the model that is loaded next: an early load of another one is dropped.
   Result<model::ModelCard> next_card(const CatalogueEntry& entry, const ModelSource& source);
   Status take_early(const model::ModelCard& card, const std::function<bool()>& cancelled);
   int load_threads() const;

@@ -7,7 +7,7 @@
 namespace causeway::fleet {
 namespace {
 
-// Who measures takes them every second; where nobody does they are not kept.
+// A fleet that measures demand takes the answers every second; others keep none.
 constexpr std::size_t kAnswersMax = 10'000;
 
 }  // namespace

@@ -28,20 +28,21 @@ class RoutedRequests {
   // A request that is routed to a slice, borrowed, for the first time. False: one of its id is
   // here.
   bool add(const request::Request& request, const FleetSlice& slice);
-  // Its slice has been lost: the request as another is to have it. nullopt: it has ended.
+  // Its slice has been lost: returns the request as the next slice is to have it. nullopt: it has
+  // ended.
   std::optional<request::Request> again(RequestId id, const FleetSlice& slice);
-  // What the slice has is no longer its own: outputs of it are dropped from now on, and the slice
-  // is not looked at any more. again() follows for each request that has not ended, or forget().
+  // The slice's requests are taken from it: its outputs are dropped from now on, and it is not
+  // looked at any more. again() follows for each request that has not ended, or forget().
   void withdraw(const FleetSlice& slice);
-  // Its slice is to give it back: it cancels it, and pass() keeps that end to itself. again()
-  // follows, or forget(). False: it has ended.
+  // The request's slice is to give it back: it cancels the request, and pass() keeps that end to
+  // itself. again() follows, or forget(). False: it has ended.
   bool withdraw(RequestId id);
-  // Its slice has, and it is with no other.
+  // Whether its slice has given it back, and it is with no other.
   bool is_given_back(RequestId id) const;
   // It has ended without an output of a slice. False: it had ended, or this attempt is not the one
   // that counts.
   bool end(RequestId id, std::int32_t attempt);
-  // Whichever attempt counts. False: it had ended.
+  // The same, whichever attempt counts. False: it had ended.
   bool forget(RequestId id);
   // The slice of this attempt, which did not take it, is lost: FleetCore is about to decide, or
   // has.
@@ -51,10 +52,11 @@ class RoutedRequests {
     std::vector<request::Output> outputs;  // to be delivered
     std::vector<RequestId> given_back;     // requests whose slice has let them go
   };
-  // Of a slice's outputs those that are to be delivered. An end that only says that the slice is
-  // lost, or gives the request back, is none of them: FleetCore decides what becomes of it.
+  // Returns those of a slice's outputs that are to be delivered. An end that only says that the
+  // slice is lost, or that gives the request back, is none of them: FleetCore decides what becomes
+  // of it.
   Passed pass(std::vector<request::Output> outputs);
-  // From now on such an end is one.
+  // From now on such an end is delivered, too.
   void close();
   // Tokens of the answers that have ended, each with its model, since the last call.
   std::vector<std::pair<ModelId, Tokens>> take_answers();

@@ -1,6 +1,6 @@
-// Who divides GPUs into slices for a fleet that serves. The fleet asks it now and then whether they
-// had better be divided otherwise; then nothing new comes to the slices that are to go, they drain,
-// and it closes them and opens others (docs/design/fleet.md, "Slices that change").
+// Divides GPUs into slices for a fleet that serves. The fleet asks it now and then whether they had
+// better be divided otherwise. If so, nothing new comes to the slices that are to go, they drain,
+// and the opener closes them and opens others (docs/design/fleet.md, "Slices that change").
 #pragma once
 
 #include <optional>

@@ -28,7 +28,7 @@ UnloadChoice choose(const auto& candidates, Bytes wanted) {
     choice.freed -= chosen[i].bytes;
     chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  CAUSEWAY_DCHECK(choice.freed >= wanted, "who is spared was not needed");
+  CAUSEWAY_DCHECK(choice.freed >= wanted, "a model that is spared was not needed");
   for (const UnloadCandidate& candidate : chosen) choice.models.push_back(candidate.model);
   return choice;
 }

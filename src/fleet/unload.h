@@ -1,4 +1,4 @@
-// Which models give up their place in host memory, so that another can be loaded. Pure.
+// Chooses which models give up their place in host memory, so that another can be loaded. Pure.
 #pragma once
 
 #include <set>
@@ -34,7 +34,7 @@ struct UnloadCandidate {
   bool operator<(const UnloadCandidate& other) const;
 };
 
-// Of bringing `bytes` back as often as log_rate() says: the logarithm of bytes × rate.
+// The cost of bringing `bytes` back as often as log_rate() says: the logarithm of bytes × rate.
 double log_cost(Bytes bytes, double log_rate);
 
 struct UnloadChoice {
@@ -45,7 +45,7 @@ struct UnloadChoice {
 // The cheapest to bring back go first, until `wanted` bytes are free. None is among them that the
 // others can do without. Not enough in all: none.
 UnloadChoice choose_unloads(std::vector<UnloadCandidate> candidates, Bytes wanted);
-// The same of those that are in order already: it looks at no more than it needs.
+// The same for candidates that are in order already: it looks at no more of them than it needs.
 UnloadChoice choose_unloads_in_order(const std::set<UnloadCandidate>& candidates, Bytes wanted);
 
 }  // namespace causeway::fleet

@@ -92,7 +92,7 @@ class Expansion {
 
  private:
   void close_group() {
-    if (sums_.size() == 1) return;  // unbalanced: whoever compiles it says so
+    if (sums_.size() == 1) return;  // unbalanced: the compiler says so
     last_ = sums_.back();
     sums_.pop_back();
     sums_.back() += last_;
@@ -217,6 +217,7 @@ Status check_constraint(const request::ConstraintText& constraint, const Constra
       inner.depth_max += 24;
       return check_schema(text, inner);
     }
+    case ConstraintKind::kBannedWords: return invalid_argument("is no grammar");
   }
   return {};
 }

@@ -77,7 +77,7 @@ std::string shown(std::string message) {
   return message;
 }
 
-// One place in a grammar, used by whoever follows it and by the thread that computes.
+// One place in a grammar, used by the sequence that follows it and by the thread that computes.
 struct Place {
   explicit Place(xgrammar::CompiledGrammar of) : grammar(std::move(of)) {}
 
@@ -204,6 +204,7 @@ xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
     case ConstraintKind::kRegex: return compiler.CompileRegex(constraint.text);
     case ConstraintKind::kGrammar: return compiler.CompileGrammar(constraint.text);
     case ConstraintKind::kStructuralTag: return compiler.CompileStructuralTag(constraint.text);
+    case ConstraintKind::kBannedWords: break;
   }
   throw std::runtime_error("unknown kind");
 }

@@ -42,9 +42,10 @@ class Compiler {
   Compiler& operator=(const Compiler&) = delete;
 
   // Calls `done` once, unless the compiler ends before: at once, or when the text is compiled,
-  // however long that takes. Who has waited for long enough is free to forget about it; when it has
-  // been compiled after all, it is kept. kInvalidArgument, kUnsupported: the text cannot be used;
-  // kResourceExhausted: too much waits. Takes as long as copying the vocabulary, once a model.
+  // however long that takes. A caller that has waited for long enough may forget about it; when it
+  // has been compiled after all, it is kept. kInvalidArgument, kUnsupported: the text cannot be
+  // used; kResourceExhausted: too much waits. Takes as long as copying the vocabulary, once a
+  // model.
   void compile(const ModelTokens& model, request::ConstraintText text, Done done);
 
  private:

@@ -104,7 +104,7 @@ class Rewriter {
     std::size_t end = at_ + 1;
     if (end < text_.size() && text_[end] == '^') ++end;
     while (end < text_.size() && text_[end] != ']') end += text_[end] == '\\' ? 2 : 1;
-    if (end >= text_.size()) {  // it never ends: whoever compiles it says so
+    if (end >= text_.size()) {  // it never ends: the compiler says so
       out_ += text_.substr(begin);
       at_ = text_.size();
       return;

@@ -16,7 +16,7 @@ namespace {
 
 // Grammars nest, and what compiles them recurses; memory that is not touched costs nothing.
 constexpr std::size_t kStackBytes = std::size_t{256} << 20;
-constexpr std::chrono::milliseconds kLook{20};  // whether somebody is late, while jobs wait
+constexpr std::chrono::milliseconds kLook{20};  // between looks for late threads, while jobs wait
 constexpr std::chrono::seconds kEnd{2};
 
 }  // namespace
@@ -45,7 +45,7 @@ class WorkPool::State : public std::enable_shared_from_this<WorkPool::State> {
 
   std::mutex mutex_;                 // guards what follows
   std::condition_variable changed_;  // the threads: a job, or the end
-  std::condition_variable waiting_;  // who looks after them: a job waits, or the end
+  std::condition_variable waiting_;  // the thread that looks after them: a job waits, or the end
   std::condition_variable ended_;
   std::deque<std::function<void()>> jobs_;
   Begun begun_;

@@ -31,7 +31,8 @@ class CopyGates {
 
   // One that is closed. kUnsupported: the device has no semaphores; a device's error.
   Result<CopyGate> take();
-  // It is open, and nothing raises it any more. Who never gives one back takes nothing from others.
+  // It is open, and nothing raises it any more. A caller that never gives one back takes nothing
+  // from others.
   void give_back(const CopyGate& gate);
   // That there are, lent or not.
   std::int64_t size() const { return std::ssize(semaphores_); }

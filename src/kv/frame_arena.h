@@ -41,8 +41,8 @@ class FrameArena {
   Bytes frame_bytes() const { return frame_; }
   // Of the extents that have memory now.
   Bytes bytes() const;
-  // The extents, for who commits and decommits them. Nothing may use a frame of an extent without
-  // memory.
+  // The extents, for the caller that commits and decommits them. Nothing may use a frame of an
+  // extent without memory.
   device::AddressRange& range() { return range_; }
 
   // The start of frame 0.

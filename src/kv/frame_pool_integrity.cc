@@ -27,7 +27,7 @@ Status FramePool::check_frame(FrameId id, std::int64_t references, const Copies&
                                 std::to_string(frame.references));
   }
   if ((frame.state == FrameState::kReferenced) != (references > 0)) {
-    return broken(id, "referenced by nobody, or not referenced though in a table");
+    return broken(id, "referenced though in no table, or not referenced though in one");
   }
   if (frame.indexed && holder(frame.hash) != id)
     return broken(id, "the index does not hold it");

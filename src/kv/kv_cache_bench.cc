@@ -20,7 +20,7 @@ std::vector<TokenId> tokens_from(std::int64_t first, std::int64_t count) {
   return tokens;
 }
 
-// Open, grow, commit and release of a prompt of `range` tokens that nobody has cached.
+// Open, grow, commit and release of a prompt of `range` tokens that is not cached.
 void prompt_life(benchmark::State& state) {
   KvCache cache({.frames = 20'000});
   cache.add_model(kModel, Tokens(kBlock));

@@ -229,7 +229,7 @@ bool KvCache::State::wants_twin(const EagerCandidate& candidate) const {
 
 PendingCopy* KvCache::State::next_eager() {
   while (!eager.empty() && !wants_twin(eager.front())) eager.pop_front();
-  // Twins of blocks that sequences hold are not worth a copy that nobody needs.
+  // An eager copy, which no sequence needs yet, is not worth the twin of a block that one holds.
   if (eager.empty() || twins.counts().free + twins.counts().cached == 0) return nullptr;
   const FrameId frame = eager.front().frame;
   eager.pop_front();
@@ -258,7 +258,7 @@ void KvCache::State::note_indexed(FrameId frame, const PrefixHash& hash) {
   purge_eager();
 }
 
-// Who takes no copies lets candidates pile up: those that are void go.
+// A caller that takes no copies lets candidates pile up: those that are void go.
 void KvCache::State::purge_eager() {
   constexpr std::int64_t kSome = 64;
   if (std::ssize(eager) <= 2 * pool.size() + kSome) return;
@@ -292,7 +292,7 @@ void KvCache::give_up_copy(CopyId id, std::vector<RequestId>& lost) {
   state_->lose_waiters(copy);
   copy.given_up = true;
   state_->pool.give_up_copy(copy.copy.frame);
-  // Nobody else is to wait for it.
+  // No other sequence is to wait for it.
   if (copy.copy.direction == KvCopy::Direction::kOut) state_->twins.spoil(copy.copy.twin);
   take_lost(lost);
 }
@@ -361,7 +361,7 @@ void KvCache::State::lose(RequestId id, Sequence& entry) {
   entry.lost = true;
 }
 
-// Who still waits for it is lost.
+// Sequences that still wait for it are lost.
 void KvCache::State::drop_copy_out(CopyId id) {
   const PendingCopy dropped = copies.remove(id);
   for (const CopyWaiter& waiter : dropped.waiters) {

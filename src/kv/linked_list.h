@@ -1,6 +1,6 @@
 // A list of ids, linked through the items themselves: every move is O(1) and allocates nothing.
 // `at(id)` yields the item, which has the members `previous` and `next`. An item is on one list at
-// most, and who moves it knows on which.
+// most, and the caller that moves it knows on which.
 #pragma once
 
 namespace causeway::kv {

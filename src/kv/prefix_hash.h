@@ -3,7 +3,7 @@
 //
 // The index compares these 128 bits and not the tokens themselves, so a collision would hand one
 // user's KV to another. Hence SipHash-2-4 with 128-bit output (Aumasson and Bernstein, 2012),
-// keyed: who does not know the key cannot craft a collision, and a chance one among 10^9 blocks has
+// keyed: without the key a collision cannot be crafted, and a chance one among 10^9 blocks has
 // a probability of about 10^-21.
 #pragma once
 

@@ -15,7 +15,7 @@ using device::CopyPriority;
 // A copy shares its way with others of its purpose.
 constexpr std::int64_t kSlack = 4;
 
-// It will never end, and nobody knows whether it still writes.
+// Such a copy will never end, and whether it still writes is not known.
 bool never_ends(const Status& outcome) {
   return !outcome.ok() && outcome.error().code == ErrorCode::kDeadlineExceeded;
 }

@@ -4,7 +4,7 @@
 //   piece 0 │ twin 0 │ … │ twin p-1 │   piece 1 │ twin p │ … │ twin 2p-1 │   …
 //
 // Bytes only: which twin holds what is TwinPool's to know. Thread-safe but for reach() and grow(),
-// which one thread calls; who uses a twin has been told that it is there.
+// which one thread calls; a user of a twin has been told that it is there.
 // (SuperInfer's DuplexKV: KV is rotated by copies of whole blocks, which are contiguous on both
 // sides.)
 #pragma once

@@ -123,7 +123,7 @@ void TwinPool::hold(TwinId id) {
 
 void TwinPool::unhold(TwinId id) {
   Twin& twin = at(id);
-  CAUSEWAY_CHECK(twin.holds > 0, "nobody holds the twin");
+  CAUSEWAY_CHECK(twin.holds > 0, "a twin is let go of that no sequence holds");
   if (--twin.holds == 0) relist(id);
 }
 

@@ -78,7 +78,7 @@ class TwinPool {
 
  private:
   enum class Listed : std::uint8_t { kFree, kCached, kBacking, kHeld };
-  // A place among cached twins: when the block was let go, then who came first.
+  // A place among cached twins: when the block was let go, then which came first.
   using CachedPlace = std::pair<std::uint64_t, std::uint64_t>;
   struct Twin {
     Listed listed = Listed::kFree;

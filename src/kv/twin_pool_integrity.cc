@@ -26,7 +26,7 @@ Status TwinPool::check_twin(TwinId id, std::int64_t holds,
     return twin.hash || twin.valid ? broken(id, "free, but it holds a block") : Status();
   }
   if (holds == 0 && (!twin.valid || !twin.hash)) {
-    return broken(id, "kept, though nobody can use it");
+    return broken(id, "kept, though it has no hash to be found by or is not valid");
   }
   if (holds == 0 && !keep_ && !twin.in_use) return broken(id, "kept without a use");
   if (holds == 0 && twin.in_use != (twin.listed == Listed::kBacking)) {

@@ -13,7 +13,7 @@ namespace {
 
 using kernels::cuda_status;
 
-// A stream that is left capturing would take every later step into a graph that nobody launches.
+// A stream that is left capturing would take every later step into a graph that is never launched.
 Status check_not_capturing(kernels::CudaStream stream) {
   cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
   CAUSEWAY_TRY(cuda_status(cudaStreamIsCapturing(stream, &state), "asking whether it captures"));

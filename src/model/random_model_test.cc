@@ -97,6 +97,10 @@ TEST(RandomModel, ConfigJsonIsReadBack) {
   config = random_model_config(Family::kMistral);
   config.sliding_window = 77;
   EXPECT_EQ(parse_config(config_json(config))->sliding_window, 77);
+  config = random_model_config(Family::kQwen);
+  config.max_position = Tokens(1000);  // less than what it was trained on: nothing is beyond
+  EXPECT_EQ(parse_config(config_json(config))->plain_context(), kNoWindow);
+  EXPECT_EQ(parse_config(config_json(config))->max_position, Tokens(1000));
   config = random_model_config(Family::kMixtral);
   EXPECT_EQ(config_json(*parse_config(config_json(config))), config_json(config));
   config = random_model_config(Family::kQwen3Moe);
@@ -238,7 +242,7 @@ TEST(RandomModel, TellsProgress) {
 std::unique_ptr<text::Tokenizer> tokenizer(std::int64_t vocab, bool adds_bos) {
   const auto config = random_model_config(adds_bos ? Family::kLlama : Family::kQwen3);
   auto loaded = text::load_tokenizer_json(random_tokenizer_json(vocab, adds_bos),
-                                          random_tokenizer_config_json(config, adds_bos));
+                                          {random_tokenizer_config_json(config, adds_bos)});
   CAUSEWAY_CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message);
   return std::move(loaded).value();
 }

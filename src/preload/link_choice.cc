@@ -82,7 +82,7 @@ transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file, const s
   if (found.empty() || found == "none") return assumed;
   const Result<LinkMap> map = read_map(found, gpus);
   if (!map.ok()) {
-    // Nobody asked for one that is only found.
+    // A map that was found and not asked for is left out silently.
     if (!file.empty()) say("CAUSEWAY_LINK_MAP=" + file + " is ignored: " + map.error().message);
     return assumed;
   }

@@ -413,12 +413,23 @@ struct Row {
 };
 using Rows = std::map<std::pair<std::string, std::size_t>, Row>;
 
+// One word for the shell, whatever a folder's name has.
+std::string quoted(const std::string& text) {
+  std::string made = "'";
+  for (const char c : text) made += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return made + "'";
+}
+
 Rows run(const std::string& self, const std::string& library, const std::string& settings,
          bool quick) {
-  const std::string command = (library.empty() ? std::string()
-                                               : "LD_PRELOAD=" + library + " CAUSEWAY_OPEN=wait " +
-                                                     settings + " CAUSEWAY_STATISTICS=stderr ") +
-                              self + (quick ? " measure quick" : " measure");
+  std::string command;
+  if (!library.empty()) {
+    const auto loading = causeway::preload::testing::preloading(library);
+    command = "LD_PRELOAD=" + quoted(loading.ld_preload) +
+              " LD_LIBRARY_PATH=" + quoted(loading.ld_library_path) + " CAUSEWAY_OPEN=wait " +
+              settings + " CAUSEWAY_STATISTICS=stderr ";
+  }
+  command += quoted(self) + (quick ? " measure quick" : " measure");
   Rows rows;
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return rows;

@@ -546,7 +546,9 @@ int run_case(const Case& test, const std::string& program, const std::string& li
   const auto begin = std::chrono::steady_clock::now();
   const pid_t child = fork();
   if (child == 0) {
-    setenv("LD_PRELOAD", library.c_str(), 1);
+    const auto loading = causeway::preload::testing::preloading(library);
+    setenv("LD_PRELOAD", loading.ld_preload.c_str(), 1);
+    setenv("LD_LIBRARY_PATH", loading.ld_library_path.c_str(), 1);
     setenv("CAUSEWAY_OPEN", "wait", 1);
     setenv("CAUSEWAY_ASYNC", "hold", 0);  // or what the caller says
     setenv("CAUSEWAY_STATISTICS", statistics.c_str(), 1);

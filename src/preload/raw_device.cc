@@ -147,7 +147,7 @@ Status RawStream::go_to(const Spot& spot) {
 
 Status RawStream::copy(std::span<const Copy> copies, device::CopyPriority /*priority*/) {
   relax_capture(gpus_.native());
-  // What comes after a failure is skipped, and the next event tells: who polls it then takes a new
+  // What comes after a failure is skipped, and the next event tells: its poller then takes a new
   // stream.
   if (failure_.first()) return {};
   if (std::ssize(copies) > kCopiesMax) return invalid_argument("too many copies in one batch");

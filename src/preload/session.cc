@@ -506,11 +506,11 @@ void Session::keep() {
   }
 }
 
-// Of a held stream. When the session is closed the process ends, and with it all who could read the
-// bytes. While they can still arrive the stream stays held: better late than wrong.
+// Of a held stream. When the session is closed the process ends, and with it all that could read
+// the bytes. While they can still arrive the stream stays held: better late than wrong.
 void Session::finish_failed(Pending& pending) {
   if (closing_.load()) return finish(pending, false);
-  CAUSEWAY_DCHECK(pending.hold(), "a caller who waits copies natively himself");
+  CAUSEWAY_DCHECK(pending.hold(), "a caller that waits makes the native copy itself");
   Status moved = rescue(pending);
   while (!moved.ok() && moved.error().code == ErrorCode::kDeadlineExceeded && !closing_.load()) {
     options_.say("a copy of " + std::to_string(total_of(pending.copies).count) +

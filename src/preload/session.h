@@ -7,7 +7,7 @@
 //            failed by one native copy, and lets go of those whose context has died
 //
 // A copy that its caller waits for holds no stream up: whatever goes wrong is told to the caller,
-// who makes the native call. A copy whose stream is held (Async::kHold) is ours once it is taken
+// which makes the native call. A copy whose stream is held (Async::kHold) is ours once it is taken
 // over: the stream is released when its bytes are in place, or when they never can be, and then
 // every later copy ends with an error.
 //

@@ -1,5 +1,7 @@
 #include "request/batch.h"
 
+#include <algorithm>
+
 namespace causeway::request {
 namespace {
 
@@ -17,6 +19,11 @@ std::int64_t Batch::logit_rows() const {
   std::int64_t rows = 0;
   for (const BatchEntry& entry : entries) rows += entry.logit_rows();
   return rows;
+}
+
+bool Batch::awaits_masks() const {
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const BatchEntry& entry) { return entry.edits.mask_follows; });
 }
 
 void resolve_pending(Batch& batch, std::span<const SampledToken> before) {

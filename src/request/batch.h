@@ -31,8 +31,16 @@ struct LogitEdits {
   std::vector<TokenId> allowed;  // the others become -infinity; empty: none does
   std::vector<TokenBias> bias;   // added; each token once
   std::vector<TokenId> banned;   // become -infinity
+  // The mask depends on a token that is pending yet: StepExecutor::supply_masks() brings it.
+  bool mask_follows = false;
 
   bool any() const { return !mask.empty() || !allowed.empty() || !bias.empty() || !banned.empty(); }
+};
+
+// What LogitEdits::mask says, of a row of a step that was submitted without it.
+struct LateMask {
+  RequestId request;
+  std::vector<std::uint32_t> mask;
 };
 
 struct BatchEntry {
@@ -75,6 +83,8 @@ struct Batch {
 
   // Entry by entry, a row of logits each.
   std::int64_t logit_rows() const;
+  // Some mask follows: nothing is sampled before it is there.
+  bool awaits_masks() const;
 };
 
 struct SampledToken {

@@ -169,10 +169,10 @@ std::optional<TraceEntry> read_sharegpt(std::string_view line, std::string& wron
   return read_json(line, {"arrival_time_ns", Nanos(1), "input_toks", "output_toks"}, wrong);
 }
 
-// A file's lines, one after the other, none much longer than kLineMax.
+// A trace's lines, one after the other, none much longer than kLineMax.
 class Lines {
  public:
-  explicit Lines(const std::filesystem::path& file) : in_(file), piece_(kPiece) {}
+  explicit Lines(std::istream& in) : in_(in), piece_(kPiece) {}
 
   // False at the end, or when the line is too long.
   bool next() {
@@ -201,7 +201,7 @@ class Lines {
  private:
   static constexpr std::streamsize kPiece = 1 << 16;
 
-  std::ifstream in_;
+  std::istream& in_;
   std::vector<char> piece_;
   std::string line_;
   bool too_long_ = false;
@@ -258,15 +258,20 @@ double gamma(double shape, Random& random) {
 }  // namespace
 
 Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries_max) {
-  Lines lines(file);
+  std::ifstream in(file);
+  return read_trace(in, file.string(), entries_max);
+}
+
+Result<Trace> read_trace(std::istream& in, const std::string& name, std::int64_t entries_max) {
+  Lines lines(in);
   if (!lines.next()) {
-    if (lines.too_long()) return corrupt(file.string() + ":1: the line is too long for a trace");
-    return not_found(file.string() + ": cannot be read, or is empty");
+    if (lines.too_long()) return corrupt(name + ":1: the line is too long for a trace");
+    return not_found(name + ": cannot be read, or is empty");
   }
   std::string_view line = lines.line();
   const Format* format = recognise(line);
   if (format == nullptr) {
-    return unsupported(file.string() + ": no known trace format; its first line is '" +
+    return unsupported(name + ": no known trace format; its first line is '" +
                        std::string(line.substr(0, 80)) + "'");
   }
   Trace trace{.entries = {},
@@ -283,15 +288,14 @@ Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries
     std::string wrong;
     auto entry = format->read(line, wrong);
     if (!entry) {
-      return corrupt(file.string() + ":" + std::to_string(number) + ": " +
+      return corrupt(name + ":" + std::to_string(number) + ": " +
                      (wrong.empty() ? "not of the file's format; is the file cut?"
                                     : "'" + wrong + "' is missing or out of range"));
     }
     trace.entries.push_back(std::move(*entry));
   }
   if (lines.too_long()) {
-    return corrupt(file.string() + ":" + std::to_string(number) +
-                   ": the line is too long for a trace");
+    return corrupt(name + ":" + std::to_string(number) + ": the line is too long for a trace");
   }
   sort_from_zero(trace.entries);
   return trace;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <filesystem>
+#include <istream>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct Trace {
 // At most `entries_max` entries from the start of the file (0: all). kCorrupt names file and line:
 // one that is cut, too long, or has numbers or times that no trace has.
 Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries_max);
+// The same of a stream; `name` stands for the file in errors.
+Result<Trace> read_trace(std::istream& in, const std::string& name, std::int64_t entries_max);
 
 // Arrival times of a Poisson process of `per_second`, from 0. per_second = 0: all at once.
 std::vector<Nanos> poisson_arrivals(std::int64_t count, double per_second, Random& random);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "base/testing/temporary_directory.h"
 #include "base/testing/test_data.h"
@@ -44,6 +45,16 @@ TEST_F(TraceFile, ShareGpt) {
           .value();
   EXPECT_EQ(trace.entries.at(0).prompt_ids, (std::vector<TokenId>{5, 6, 7}));
   EXPECT_EQ(trace.entries[0].output, Tokens(5));
+}
+
+TEST_F(TraceFile, AStreamIsReadAsAFileIs) {
+  std::istringstream in("num_prefill_tokens,num_decode_tokens\n7,2\n9,x\n");
+  const auto trace = read_trace(in, "lengths", 1);
+  ASSERT_EQ(trace.value().entries.size(), 1u);
+  EXPECT_EQ(trace->entries[0].prompt, Tokens(7));
+  std::istringstream again(in.str());
+  EXPECT_EQ(read_trace(again, "lengths", 0).error().message,
+            "lengths:3: not of the file's format; is the file cut?");
 }
 
 TEST_F(TraceFile, MooncakeAndLimit) {

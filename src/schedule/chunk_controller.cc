@@ -203,9 +203,9 @@ bool Choice::keeps_targets(const Candidate& candidate, const Candidate& best) co
 }
 
 Tokens Choice::choose() const {
-  // Nobody waits for the step's end but those whose prompts it computes, the sooner the fewer.
+  // Only requests whose prompts it computes wait for the step's end: the fewer steps, the sooner.
   if (view_.none_decodes()) return candidates_[count_ - 1].chunk;
-  // Beyond `even` some gap exceeds its target, beyond `last` somebody's mean does.
+  // Beyond `even` some gap exceeds its target, beyond `last` a request's mean does.
   const std::size_t last = last_until(view_.mean_until);
   const std::size_t even = std::min(last, last_until(view_.even_until));
   double best_rate = 0;

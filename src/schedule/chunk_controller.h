@@ -24,9 +24,10 @@ namespace causeway::schedule {
 
 struct ChunkOptions {
   bool automatic = false;  // false: as many tokens as a step may have (the baseline)
-  // Of S_F, by when the controller wants the first token: what comes later may get in between.
+  // The share of S_F within which the controller wants the first token: what comes later may get in
+  // between.
   double ttft_share = 0.7;  // (0, 1]
-  // Of S_B, what the mean gap between a request's tokens may take.
+  // The share of S_B that the mean gap between a request's tokens may take.
   double tpot_share = 0.97;  // (0, 1]
   // Tokens a second that a chunk reaches at least, of what the best would reach: smaller ones waste
   // the device. A chunk with which a target for the time between tokens would be missed is not
@@ -42,8 +43,8 @@ Status check_chunk(const ChunkOptions& options);
 // controller's choice. Writes into both; kInvalidArgument says what is wanted.
 Status parse_chunk(std::string_view text, ChunkOptions& options, std::int64_t& tokens_per_step_max);
 
-// What a step of the model is expected to take on its slice when it has the slice to itself: the
-// longer of the two (engine::ModelFacts).
+// How long a step of the model is expected to take when it has its slice to itself: the longer of
+// the two (engine::ModelFacts).
 struct StepCost {
   Nanos min;
   double seconds_per_token = 0;
@@ -52,31 +53,31 @@ struct StepCost {
   bool known() const { return seconds_per_token > 0 && of(Tokens(1)) > Nanos(0); }
 };
 
-// What is left of a prompt, and when its first token should be out.
+// How many tokens of a prompt are left, and when its first token should be out.
 struct PromptDue {
   Tokens left;
   Nanos aim;  // with what the options keep in reserve
   Nanos due;  // its target
 };
 
-// What a choice depends on. Instants are by the scheduler's clock.
+// The facts that a choice depends on. Instants are by the scheduler's clock.
 struct ChunkView {
   static constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::max());
 
   Nanos begins;       // when the step would begin
   Tokens decodes{0};  // tokens that it computes for those that decode
   Nanos others;       // what other models' steps take between two of this one
-  // In the order in which they are computed.
+  // The prompts at hand, in the order in which they are computed.
   std::span<const PromptDue> prompts;
-  // Of those that decode, of all models: a step that has ended by then lets no gap exceed
-  // its target; and no mean gap exceed what the options allow.
+  // Bounds for the sequences of all models that decode: a step that has ended by then lets no gap
+  // exceed its target, and no mean gap exceed what the options allow.
   Nanos even_until = kNever;
   Nanos mean_until = kNever;
 
   bool none_decodes() const { return even_until == kNever && mean_until == kNever; }
 };
 
-// Of one model on one slice.
+// Controls the chunks of one model on one slice.
 class ChunkController {
  public:
   // `most`: tokens of a step at the most, ≥ 1. The costs are known.
@@ -86,7 +87,7 @@ class ChunkController {
   // one. Without prompts: as many as there is room for.
   Tokens choose(const ChunkView& view) const;
 
-  // What a step of so many tokens is expected to take, by what was measured; a day at most.
+  // How long a step of this many tokens is expected to take, by what was measured; a day at most.
   Nanos predicted(Tokens tokens) const;
   // A step of so many tokens has taken so long.
   void measured(Tokens tokens, Nanos took);

@@ -28,7 +28,7 @@ struct BorderRules {
   Nanos hold = seconds(2);  // the least time between two moves of opposite directions
 };
 
-// In frames.
+// What KV needs, in frames.
 struct KvDemand {
   std::int64_t usable = 0;   // that are there, or will be when all that is under way is done
   std::int64_t in_use = 0;   // referenced or quarantined
@@ -36,7 +36,7 @@ struct KvDemand {
   std::int64_t largest = 0;  // that one sequence cannot do without
 };
 
-// In extents.
+// What weights need, in extents.
 struct WeightDemand {
   std::int64_t budget = 0;   // that is theirs, or will be when all that is under way is done
   std::int64_t used = 0;     // that hold groups

@@ -47,7 +47,7 @@ struct HbmPlan {
   Bytes kv_most;   // that it may give it
 
   bool border_moves() const { return kv_least < kv || kv_most > kv; }
-  // That weights may get.
+  // The most bytes that weights may get.
   Bytes weights_most() const { return weights + kv - kv_least; }
 };
 

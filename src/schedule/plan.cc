@@ -66,7 +66,7 @@ std::int64_t Plan::rows_for(const Slot& slot) const {
   return slot.scores ? 1 + spare_rows_ - taken_rows_ : INT64_MAX;
 }
 
-// For a sequence that lacks a frame. False: it must wait until somebody ends, or until the step in
+// For a sequence that lacks a frame. False: it must wait until another ends, or until the step in
 // flight has.
 bool Plan::make_room(SlotIndex index) {
   if (ahead_) {

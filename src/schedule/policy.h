@@ -1,6 +1,6 @@
-// Who goes first: the one thing in which scheduling policies differ. A policy maps a sequence's
-// facts to an urgency; the scheduler admits and runs the most urgent first and preempts the least
-// urgent. Equal urgencies: earlier arrival first, then the smaller request id.
+// The order of sequences: the one thing in which scheduling policies differ. A policy maps a
+// sequence's facts to an urgency; the scheduler admits and runs the most urgent first and preempts
+// the least urgent. Equal urgencies: earlier arrival first, then the smaller request id.
 //
 // Pure: the same facts and `now` give the same urgency. A policy whose urgencies change with time
 // (virtual lag time and its kin) says so in its traits, and is asked for every sequence in every
@@ -16,7 +16,7 @@
 
 namespace causeway::schedule {
 
-// What a policy may look at.
+// The facts of a sequence that a policy may look at.
 struct SequenceFacts {
   // First what every decision touches of every running sequence.
   RequestId request;
@@ -28,7 +28,7 @@ struct SequenceFacts {
   Nanos last_progress;  // when its last step ended; its arrival before the first
   std::int32_t priority = 0;
   bool running = false;  // holds frames
-  // For policies that rotate (rotation_policy.h).
+  // Facts for policies that rotate (rotation_policy.h).
   bool rotary = false;        // its KV is in host memory
   bool answered = false;      // a token of it is out
   bool late = false;          // it waits outside HBM for a first token that should be out
@@ -69,18 +69,18 @@ enum class PolicyKind {
   kPastFuture,
 };
 
-// What becomes of a victim's KV.
+// What happens to a victim's KV.
 enum class PreemptionKind {
   kRecompute,  // dropped; computed again when its turn comes
   kRotate,     // moved to host memory; dropped when there is no room
   kAuto,       // whichever is predicted to take less time
 };
 
-// Of kFcfs or kPriority; the others have no urgency that is fixed.
+// Makes the policy kFcfs or kPriority; the others have no urgency that is fixed.
 std::unique_ptr<Policy> make_policy(PolicyKind kind);
 std::string_view name_of(PolicyKind kind);
 std::string_view name_of(PreemptionKind kind);
-// By its name; kInvalidArgument lists the names.
+// The policy of this name; kInvalidArgument lists the names.
 Result<PolicyKind> parse_policy(std::string_view name);
 Result<PreemptionKind> parse_preemption(std::string_view name);
 

@@ -10,8 +10,9 @@
 
 namespace causeway::schedule {
 
-// What one iteration has of the links. Rates in bytes per second, measured while the other way is
-// in use too (duplex); zero or less, or not a number: nothing moves that way.
+// The share of the links that one iteration has. Rates are in bytes per second, measured while the
+// other way is in use too (duplex); a rate that is zero, negative or not a number means that
+// nothing moves that way.
 struct LinkFacts {
   double out_rate = 0;      // HBM to host memory
   double in_rate = 0;       // host memory to HBM
@@ -30,7 +31,7 @@ struct BudgetLimits {
 // kInvalidArgument names the range.
 Status check_limits(const BudgetLimits& limits);
 
-// In frames.
+// How many frames may rotate.
 struct RotationBudget {
   std::int64_t out = 0;       // copies out
   std::int64_t in = 0;        // copies in
@@ -43,7 +44,7 @@ struct RotationBudget {
 // A link that moves at all moves at least a frame in an iteration; all zero if one way is dead.
 RotationBudget rotation_budget(const LinkFacts& facts, const BudgetLimits& limits = {});
 
-// What a victim would cost, either way.
+// The cost of a victim, copied or computed again.
 struct VictimCost {
   std::int64_t copies_out = 0;  // frames that have no twin yet
   std::int64_t copies_in = 0;   // frames, when it comes back

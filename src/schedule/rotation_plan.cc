@@ -9,8 +9,9 @@
 namespace causeway::schedule {
 namespace {
 
-// Of host memory, in B_xfer, what victims leave that go for one that never had HBM. Otherwise it
-// fills up, nobody can go any more, and none of those that are out can come back.
+// How much of host memory, in B_xfer, is left free by victims that make room for a sequence that
+// never had HBM. Otherwise host memory fills up, no sequence can go out any more, and none that is
+// out can come back.
 constexpr std::int64_t kExchangesKept = 4;
 
 // Running sequences lie anywhere in their table: so many ahead are on their way to the caches.
@@ -39,7 +40,7 @@ RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
   keep_for_others();
 }
 
-// While somebody outside finds no room and may displace, what is exchanged in two steps is kept.
+// While a sequence outside finds no room and may displace, what is exchanged in two steps is kept.
 void RotationPlan::keep_for_others() {
   if (!state_.rotation_traits.displaces || !inputs_.budget.rotates()) return;
   const bool some_wait = state_.running_total + state_.waiting_total + state_.rotary_total >
@@ -63,7 +64,7 @@ bool RotationPlan::try_model(ModelQueue& queue) {
   run(queue);
   const bool runs = !decision_.runs.empty();
   CAUSEWAY_CHECK(runs || (decision_.admitted.empty() && decision_.rotated_in.empty()),
-                 "who comes in must run");
+                 "a sequence that comes in must run");
   if (runs) decision_.model = queue.id;
   return runs;
 }
@@ -86,7 +87,7 @@ void RotationPlan::take_in(ModelQueue& queue) {
   }
 }
 
-// Nobody else's first changes while one model's come in.
+// The first sequences of the other models do not change while one model's come in.
 void RotationPlan::find_other_leaders(const ModelQueue& queue) {
   state_.other_leaders.clear();
   if (state_.model_order.size() < 2) return;
@@ -274,7 +275,7 @@ void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
 
 void RotationPlan::take_out() {
   while (state_.running_total > 1) {
-    // What running sequences grow by is everybody's, whoever is displaced for whom.
+    // Frames that running sequences grow by are counted once for all, not for each displacement.
     const bool for_growth = spare() + keep_ < 2 * growth_;
     const bool for_others =
         for_whom_ >= 0 && spare() < goal_ && exchanged_ < inputs_.budget.exchange;
@@ -297,7 +298,7 @@ bool RotationPlan::may_rotate() const {
   return state_.options.preemption != PreemptionKind::kRecompute && inputs_.view != nullptr;
 }
 
-// Only priorities are strict, so that nobody comes back for whom somebody lost.
+// Only priorities are strict: with them no sequence comes back for which another lost its place.
 bool RotationPlan::others_may_lose() const {
   return state_.options.policy == PolicyKind::kPriority;
 }
@@ -432,7 +433,8 @@ bool RotationPlan::recompute() {
 }
 
 void RotationPlan::gone(SlotIndex index, std::int64_t frames) {
-  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].just_admitted, "who has just come in stays");
+  CAUSEWAY_DCHECK(frames >= 0 && !state_.table[index].just_admitted,
+                  "a sequence that has just come in stays");
   state_.leave_running(index);
   least_ = kUnknown;
   coming_ += frames;
@@ -443,7 +445,7 @@ std::int64_t RotationPlan::give_frames(const ModelQueue& queue, Slot& slot, std:
   const std::int64_t computed = slot.facts.computed.count;
   const std::int64_t fitting = (slot.frames + available_) * queue.tokens_per_block - computed;
   if (fitting < 1) {
-    CAUSEWAY_CHECK(!slot.just_admitted, "who came in finds no frame");
+    CAUSEWAY_CHECK(!slot.just_admitted, "a sequence that came in finds no frame");
     stalled_ = true;
     return 0;
   }
@@ -487,7 +489,7 @@ void RotationPlan::run(ModelQueue& queue) {
   const std::size_t count = members.size();
   const auto member = [&](std::size_t i) { return members[backwards ? count - 1 - i : i]; };
   decision_.runs.reserve(count);
-  // Who has come in from host memory is owed a token, too.
+  // A sequence that has come in from host memory is owed a token, too.
   budget_ = std::max(budget_, static_cast<std::int64_t>(count));
   spare_rows_ = spare_logit_rows(state_.options.running_max, state_.running_total);
   for (std::size_t i = 0; i < count; ++i) {
@@ -499,7 +501,7 @@ void RotationPlan::run(ModelQueue& queue) {
 void RotationPlan::finish() {
   const bool runs = decision_.model.valid();
   if (!runs && stalled_ && nothing_else() && coming_ == 0) {
-    // Everybody lacks frames and nothing will free any: somebody goes, whatever it costs.
+    // All sequences lack frames and nothing will free any: one goes, whatever it costs.
     stuck_ = true;
     if (state_.running_total > 1) take_victim(true);
   }

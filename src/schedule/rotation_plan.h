@@ -1,9 +1,9 @@
 // One decision in the making, with rotation: largest lag first within budgets (SuperInfer's LVF,
 // docs/design/rotary.md). Internal to this room.
 //
-// For each model that may be stepped, until one runs: who comes in (take_in), who must go for them
-// and for what the running grow by (take_out), and what runs (run). Nothing that a victim gives up
-// is used by the decision that takes it.
+// For each model that may be stepped, until one runs: which come in (take_in), which must go for
+// them and for what the running grow by (take_out), and what runs (run). Nothing that a victim
+// gives up is used by the decision that takes it.
 #pragma once
 
 #include "schedule/scheduler_state.h"
@@ -58,7 +58,7 @@ class RotationPlan {
   enum class Exit { kGone, kNoRoom, kNoCredit };
   // To host memory, if that has room and its copies can be paid now.
   Exit rotate(SlotIndex index, bool for_growth);
-  // Of next_to_lose(). False: none may.
+  // Recomputes next_to_lose(). False: none may lose its KV.
   bool recompute();
   bool recompute_is_faster() const;
   RotateOutCost out_cost(SlotIndex index) const;
@@ -71,14 +71,14 @@ class RotationPlan {
   SlotIndex least_urgent() const;
   SlotIndex find_least_urgent() const;
   SlotIndex least_urgent_of(const ModelQueue& queue) const;
-  // Of those that may go, the one that loses least in the fixed order; never the first of those
-  // that run. -1: none may.
+  // The sequence that loses least in the fixed order, of those that may go; never the first of
+  // those that run. -1: none may.
   SlotIndex next_to_lose() const;
   // Whether `a` keeps what it has computed longer than `b`: an order that does not change while
   // they run, come and go.
   bool keeps_before(SlotIndex a, SlotIndex b) const;
   bool may_go(const ModelQueue& queue, const Slot& slot) const;
-  // Whether it may displace anybody.
+  // Whether it may displace any other.
   bool displaces(const Slot& candidate) const;
 
   void run(ModelQueue& queue);
@@ -106,7 +106,8 @@ class RotationPlan {
   std::int64_t budget_ = 0;      // tokens left in the step
   std::int64_t spare_rows_ = 0;  // of logits, that scored chunks may yet take beside one each
   SlotIndex for_whom_ = -1;      // on whose behalf victims go; -1: growth only
-  // least_urgent(), until a victim goes (who comes in is never a victim); kUnknown: to be found.
+  // least_urgent(), until a victim goes (a sequence that comes in is never a victim); kUnknown: to
+  // be found.
   static constexpr SlotIndex kUnknown = -2;
   mutable SlotIndex least_ = kUnknown;
   bool brought_ = false;  // a prefix, for one that was admitted

@@ -153,7 +153,7 @@ class ByLength final : public RotationPolicy {
 };
 
 constexpr std::pair<DisplacesEarly, std::string_view> kEarly[] = {
-    {DisplacesEarly::kNobody, "nobody"},
+    {DisplacesEarly::kNone, "none"},
     {DisplacesEarly::kUnanswered, "unanswered"},
     {DisplacesEarly::kAll, "all"},
 };
@@ -168,7 +168,7 @@ Result<DisplacesEarly> parse_displaces_early(std::string_view name) {
   for (const auto& [early, known] : kEarly) {
     if (known == name) return early;
   }
-  return invalid_argument("who displaces early is nobody, unanswered or all, not '" +
+  return invalid_argument("those that displace early are none, unanswered or all, not '" +
                           std::string(name) + "'");
 }
 

@@ -25,16 +25,16 @@ Status check_alphas(std::span<const double> alphas);
 
 // Which waiting requests displace running ones before they lag.
 enum class DisplacesEarly {
-  kNobody,      // none: what is free is all that they get
+  kNone,        // none: what is free is all that they get
   kUnanswered,  // those that wait for their first token, while that may still be in time
   kAll,         // the paper's VLT ≥ 0
 };
 std::string_view name_of(DisplacesEarly early);
 Result<DisplacesEarly> parse_displaces_early(std::string_view name);
 
-// Of policy rotary.
+// The options of policy rotary.
 struct LagOptions {
-  DisplacesEarly early = DisplacesEarly::kNobody;
+  DisplacesEarly early = DisplacesEarly::kNone;
   // A request that has had tokens faster than its target asks is ahead of it. It begins to lag when
   // this share of what it is ahead has passed without a token, or S_F at the most. [0, 1]; 0: its
   // lag counts from its last token.
@@ -72,9 +72,9 @@ class RotationPolicy {
   virtual ~RotationPolicy() = default;
   virtual std::string_view name() const = 0;
   virtual Traits traits() const = 0;
-  // Of a request that waits or is rotary. A number of different slopes that is small.
+  // How a request stands that waits or is rotary. The number of different slopes is small.
   virtual Standing outside(const SequenceFacts& facts) const = 0;
-  // Of a running request, fixed when it comes in; the smallest leaves first. Finite.
+  // The rank of a running request, fixed when it comes in; the smallest leaves first. Finite.
   virtual double inside(const SequenceFacts& facts) const = 0;
   // Whether one that is outside may take the place of one that runs and has this lag (below 0: it
   // has had more than it is owed). Not asked unless traits().displaces.

@@ -54,11 +54,11 @@ TEST(RotaryPolicy, DisplacesOnlyWhoHadMoreThanItIsOwed) {
     return policy->displaces(candidate, {}, victim_lag, seconds(100));
   };
   for (const DisplacesEarly who :
-       {DisplacesEarly::kNobody, DisplacesEarly::kUnanswered, DisplacesEarly::kAll}) {
+       {DisplacesEarly::kNone, DisplacesEarly::kUnanswered, DisplacesEarly::kAll}) {
     EXPECT_EQ(parse_displaces_early(name_of(who)).value(), who);
     EXPECT_TRUE(may(who, late, -1));
     EXPECT_FALSE(may(who, late, 0));
-    EXPECT_EQ(may(who, early, -1), who != DisplacesEarly::kNobody);
+    EXPECT_EQ(may(who, early, -1), who != DisplacesEarly::kNone);
     SequenceFacts answered = rotary_since(seconds(100));
     EXPECT_EQ(may(who, answered, -1), who == DisplacesEarly::kAll);
     SequenceFacts hopeless = waiting_since(seconds(90));

@@ -1,9 +1,7 @@
-// What a decision that rotates asks about KV in two tiers. The words and rules are those of the KV
-// room's contract, which answers them; here they are behind an interface,
-// so that decisions can be tested against books as simple as a test's.
-//
-// Everything is const. Costs are asked only of candidates that are about to be chosen, because they
-// walk the sequence's blocks.
+// The questions of a decision that rotates about KV in two tiers. Words and rules are those of the
+// KV room's contract, which answers them. Here they are behind an interface, so that decisions can
+// be tested against books as simple as a test's. Everything is const. Costs are asked only of
+// candidates that are about to be chosen, because they walk the sequence's blocks.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +11,7 @@
 
 namespace causeway::schedule {
 
-// In frames = blocks = twins.
+// The cost of rotating a sequence out, in frames, which are as many blocks or twins.
 struct RotateOutCost {
   std::int64_t twins = 0;   // of twins_available() that it takes
   std::int64_t copies = 0;  // out, that must still begin
@@ -25,7 +23,7 @@ struct RotateInCost {
   std::int64_t copies = 0;  // of those, that are copied in
 };
 
-// What a prompt finds of its prefix, in HBM and in host memory.
+// How much of its prefix a prompt finds in HBM, and how much in host memory.
 struct PrefixCost {
   Tokens in_hbm{0};         // leading tokens, as KvCache::match_prefix()
   Tokens in_all{0};         // leading tokens, those included that are in host memory only
@@ -37,14 +35,14 @@ class RotationView {
  public:
   virtual ~RotationView() = default;
 
-  // In HBM, and no copy into it is under way.
+  // Whether the sequence is in HBM, and no copy into it is under way.
   virtual bool may_leave(RequestId sequence) const = 0;
   // Rotated out, and no copy from it is under way.
   virtual bool may_return(RequestId sequence) const = 0;
   virtual std::int64_t twins_available() const = 0;
-  // Of one that may leave; O(blocks).
+  // The cost of rotating out a sequence that may leave; O(blocks).
   virtual RotateOutCost out_cost(RequestId sequence) const = 0;
-  // Of one that may return; O(blocks).
+  // The cost of rotating in a sequence that may return; O(blocks).
   virtual RotateInCost in_cost(RequestId sequence) const = 0;
   // O(tokens).
   virtual PrefixCost prefix_cost(ModelId model, std::span<const TokenId> tokens) const = 0;

@@ -1,6 +1,6 @@
-// The iteration scheduler: which model's batch runs next, who is in it with how many tokens, who is
-// admitted and who is preempted. Continuous batching with chunked prefill; prefill chunks and
-// decodes share an iteration.
+// The iteration scheduler: which model's batch runs next, which sequences are in it with how many
+// tokens, which are admitted and which are preempted. Continuous batching with chunked prefill;
+// prefill chunks and decodes share an iteration.
 //
 // A state machine: state and `now` in, a Decision out; no clock, no I/O, no threads. It reads the
 // KvCache (counts, tables, prefixes) and never changes it: the engine executes the Decision, in the
@@ -39,8 +39,8 @@
 // within budgets (SuperInfer §4). Victims are then taken ahead, too, and never for frames that the
 // same decision uses, so that two steps stay in flight.
 //
-//   running ──rotated_out──▶ rotary ──rotated_in──▶ running       lost(): rotary, running ─▶
-//   waiting
+//   running ──rotated_out──▶ rotary ──rotated_in──▶ running
+//   lost(): rotary, running ─▶ waiting
 //
 // Cost: O(running sequences of the chosen model + changes × log waiting) an iteration; waiting
 // sequences are kept in heaps, and buffers are reused.
@@ -78,8 +78,8 @@ struct Options {
   }
 };
 
-// What a decision that rotates needs beside the cache. All of it may be missing: then victims are
-// recomputed, and only growth makes them.
+// The facts that a decision that rotates needs beside the cache. All of it may be missing: then
+// victims are recomputed, and only growth makes them.
 struct RotationInputs {
   const RotationView* view = nullptr;  // of KV in two tiers; null: there is no second one
   RotationBudget budget;               // of this iteration (rotation_budget())
@@ -100,7 +100,7 @@ struct NewSequence {
   Tokens length_max = Tokens(INT64_MAX);  // prompt and output: the last token is never computed
   // How long the answer will be, for policies that go by length; 0: as long as it may be.
   Tokens output_truth{0};
-  // Of its prompt chunks each row has logits, and none may be skipped: no prefix is looked up, and
+  // Each row of its prompt chunks has logits, and none may be skipped: no prefix is looked up, and
   // a chunk is no longer than the step has rows of logits to spare.
   bool scores = false;
 };
@@ -133,8 +133,8 @@ struct Admission {
 };
 
 // Executed in this order, the admission that brings something after the others: it may evict what
-// these find in the cache, and so may those that rotate in. Who rotates out comes behind them,
-// since the twins that it takes may be those of a prefix that is brought.
+// these find in the cache, and so may those that rotate in. Sequences that rotate out come behind
+// them, since the twins that these take may be those of a prefix that is brought.
 struct Decision {
   // Invalid: nothing to run. With rotation some sequences may have to leave all the same: then ask
   // again when these are gone.
@@ -148,10 +148,11 @@ struct Decision {
   bool empty() const { return !model.valid() && preempted.empty() && rotated_out.empty(); }
 };
 
-// In frames, for the tokens that are known now.
+// How many frames the tokens that are known now want.
 struct FramesWanted {
-  // By running sequences beyond those that they hold, and by as many of those waiting as may run
-  // beside them. What these would find of their prefixes in the cache is not subtracted.
+  // The frames that running sequences want beyond those that they hold, with those for as many
+  // waiting sequences as may run beside them. What these would find of their prefixes in the cache
+  // is not subtracted.
   std::int64_t more = 0;
   std::int64_t largest = 0;  // that one sequence needs, running or waiting
 };
@@ -167,8 +168,8 @@ class Scheduler {
   // `streamed`: its steps go beside those of the other models. `alpha`: within its range.
   void add_model(ModelId model, Tokens tokens_per_block, bool streamed = false,
                  double alpha = kAlphaDefault);
-  // What its steps are expected to take, before one has been measured. For ChunkOptions::automatic:
-  // the chunk of a model of which this is not known is fixed.
+  // Sets how long the model's steps are expected to take, before one has been measured. For
+  // ChunkOptions::automatic: the chunk of a model without it is fixed.
   void set_step_cost(ModelId model, const StepCost& cost);
   // No sequence of it may be left.
   void remove_model(ModelId model);
@@ -176,11 +177,12 @@ class Scheduler {
   // The sequence must fit the cache when alone: checked by the engine when a request arrives. If
   // the cache may grow it may have to do so first: until then it may be that nothing runs.
   Handle add(const NewSequence& sequence);
-  // In any state; the caller releases its frames and twins.
+  // Removes a sequence in any state; the caller releases its frames and twins.
   void remove(Handle sequence);
-  // Only with rotation: a copy of its KV failed, so that it waits again and is computed from its
-  // start. True: of what steps in flight sample for it nothing counts; they read what is not there.
-  // The caller releases its frames.
+  // One that runs, or is in host memory, waits again and is computed from its start. True: of what
+  // steps in flight sample for it nothing counts. The caller releases its frames.
+  bool restart(Handle sequence);
+  // Likewise, since a copy of its KV failed. Only with rotation.
   bool lost(Handle sequence);
 
   // One that is held is passed over, in whatever state: what its next token may be is not known
@@ -200,7 +202,7 @@ class Scheduler {
   // Decides that all running sequences wait again, to be recomputed, and nothing else. No step may
   // be in flight.
   void preempt_all(Decision& decision);
-  // What the model's next step would compute at the most.
+  // The most tokens that the model's next step would compute.
   Tokens tokens_wanted(ModelId model, Nanos now) const;
   // Looks at as many sequences as may run.
   FramesWanted frames_wanted(const kv::KvCache& kv) const;
@@ -210,17 +212,17 @@ class Scheduler {
   // The oldest step in flight failed: nothing was computed. The caller removes its sequences.
   void step_failed(const Decision& decision, Nanos now);
 
-  // For callers that take steps together. Whether the decision gives each sequence its next token
-  // and does nothing else, and the next decisions would be the same until a request arrives or
-  // ends, or frames are lacking.
+  // Whether the decision gives each sequence its next token and does nothing else, and the next
+  // decisions would be the same until a request arrives or ends, or frames are lacking. For callers
+  // that take steps together.
   bool only_decodes(const Decision& decision) const;
   // Whether a decision depends on the time at which it is made.
   bool varies_with_time() const;
-  // As if steps like this one, which is in flight, had been decided and had ended so often more,
-  // the last of them at `last_end`. The caller appends the tokens.
+  // Does as if `times` more steps like this one, which is in flight, had been decided and had
+  // ended, the last of them at `last_end`. The caller appends the tokens.
   void repeat_step(const Decision& decision, std::int64_t times, Nanos last_end);
 
-  // In whatever state.
+  // The number of sequences in any state.
   std::int64_t sequences() const { return waiting() + running() + rotary(); }
   std::int64_t sequences(ModelId model) const {
     return waiting(model) + running(model) + rotary(model);
@@ -232,8 +234,8 @@ class Scheduler {
   std::int64_t running(ModelId model) const;
   std::int64_t rotary(ModelId model) const;
 
-  // That its own picture of running sequences and their frames equals the cache's tables, and that
-  // all orders and sums are right.
+  // Checks that its own picture of running sequences and their frames equals the cache's tables,
+  // and that all orders and sums are right.
   Status check_integrity(const kv::KvCache& kv) const;
 
   class State;  // internal to this room

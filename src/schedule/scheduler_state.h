@@ -1,4 +1,4 @@
-// What the scheduler remembers between iterations. Internal to this room.
+// The state of the scheduler between iterations. Internal to this room.
 #pragma once
 
 #include <map>
@@ -38,14 +38,14 @@ struct ModelQueue {
   std::int64_t blocked_room = 0;
   int blocked_skips = 0;
 
-  // Of ChunkOptions::automatic, once the costs of its steps are known.
+  // For ChunkOptions::automatic, once the costs of the model's steps are known.
   std::optional<ChunkController> chunk;
   Nanos step_took;  // the last one that was measured
 
   // How many of those outside HBM need so many frames for what they know.
   std::map<std::int64_t, std::int64_t> outside_frames;
 
-  // Of rotation, which does not use `waiting`.
+  // For rotation, which does not use `waiting`.
   double alpha = kAlphaDefault;
   UrgencyHeaps ranked_waiting;
   UrgencyHeaps ranked_rotary;
@@ -82,16 +82,16 @@ const Ranked* leader_of(const ModelQueue& queue, Nanos now);
 // no copies, so it need not be early.
 Nanos idle_slack_of(const SequenceFacts& facts);
 
-// For step_budget(): whatever room there is.
+// The number of frames that step_budget() takes as no bound.
 inline constexpr std::int64_t kAnyFrames = std::int64_t{1} << 60;
 
-// Of a step's rows of logits, those that scored prompts may take beside one a sequence: half of
-// what is free, so that others can still come in.
+// How many of a step's rows of logits scored prompts may take beside one a sequence: half of what
+// is free, so that others can still come in.
 inline std::int64_t spare_logit_rows(std::int64_t running_max, std::int64_t running) {
   return std::max<std::int64_t>(0, running_max - running) / 2;
 }
 
-// What an admission leaves free for those that run.
+// How many frames an admission leaves free for the sequences that run.
 inline std::int64_t spare_frames(const kv::KvCache& kv) { return 1 + kv.frames() / 100; }
 
 // How many running sequences' tables list each frame: says what preempting one would free.
@@ -120,8 +120,8 @@ class Scheduler::State {
   // HBM; takes it out of them.
   void enter_outside(SlotIndex index);
   void leave_outside(SlotIndex index);
-  // The same for the running; with rotation this decides its place in their order. A sequence
-  // leaves with all that it was promised and owed.
+  // The same for running sequences; with rotation it decides a sequence's place in their order. A
+  // sequence leaves with all that it was promised and owed.
   void enter_running(SlotIndex index);
   void leave_running(SlotIndex index);
   // With rotation: put a sequence into the heaps of its model, or take it out of them.
@@ -134,9 +134,9 @@ class Scheduler::State {
   void settle(const RotationView* view);
   // The lag of a running sequence (docs/design/rotary.md); below 0: it may go.
   double running_lag(const Slot& slot, Nanos now) const;
-  // Of a model's running sequences at the most: how late their next token is.
+  // The largest lag of a model's running sequences: how late their next token is.
   double idle_lag(const ModelQueue& queue, Nanos now) const;
-  // Its queue has sequences.
+  // Lists the model at `place`, whose queue has sequences.
   void list(std::int32_t place);
   // Forgets those that have none any more.
   void unlist();
@@ -186,7 +186,7 @@ class Scheduler::State {
   std::int64_t held_total = 0;  // sequences that are held
   bool put_off = false;         // a sequence must be displaced: decide when nothing is in flight
 
-  // Of rotation.
+  // The state of rotation.
   std::unique_ptr<RotationPolicy> rotation;  // null: everything is as without it
   RotationPolicy::Traits rotation_traits;
   HeapPositions positions;
@@ -204,7 +204,7 @@ class Scheduler::State {
   Account copies_out;
   bool paid = false;  // the accounts, for the step that is being decided
 
-  // Of automatic chunks: steps of resident models in flight, how long they are expected to take.
+  // For automatic chunks: how long each resident step in flight is expected to take.
   std::vector<Nanos> expected;
   Nanos device_since;  // when the first of them began
 

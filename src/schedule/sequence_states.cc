@@ -37,7 +37,7 @@ void Scheduler::State::unlist() {
 void Scheduler::State::enter_outside(SlotIndex index) {
   Slot& slot = table[index];
   CAUSEWAY_DCHECK(slot.live && !slot.facts.running && slot.frames == 0,
-                  "who waits outside HBM holds none of it");
+                  "a sequence that waits outside HBM holds none of it");
   ModelQueue& queue = queue_of(slot);
   list(slot.model);
   const bool rotary = slot.facts.rotary;
@@ -64,7 +64,8 @@ void Scheduler::State::leave_outside(SlotIndex index) {
   (rotary ? queue.rotary_count : queue.waiting_count) -= 1;
   const std::int64_t frames = queue.frames_for(slot.facts.known);
   const auto entry = queue.outside_frames.find(frames);
-  CAUSEWAY_CHECK(entry != queue.outside_frames.end(), "who is outside is counted by its frames");
+  CAUSEWAY_CHECK(entry != queue.outside_frames.end(),
+                 "a sequence outside is counted by its frames");
   if (--entry->second == 0) queue.outside_frames.erase(entry);
   outside_frames_total -= frames;
   CAUSEWAY_DCHECK(outside_frames_total >= 0 && waiting_total >= 0 && rotary_total >= 0,
@@ -82,7 +83,7 @@ void Scheduler::State::leave_outside(SlotIndex index) {
 void Scheduler::State::enter_running(SlotIndex index) {
   Slot& slot = table[index];
   CAUSEWAY_DCHECK(slot.live && slot.facts.running && !slot.settling,
-                  "who runs has settled, and says that it runs");
+                  "a sequence that runs has settled, and says that it runs");
   ModelQueue& queue = queue_of(slot);
   if (rotation) {
     slot.urgency = rotation->inside(slot.facts);
@@ -112,7 +113,7 @@ void Scheduler::State::leave_running(SlotIndex index) {
 
 void Scheduler::State::rank(SlotIndex index) {
   const Slot& slot = table[index];
-  CAUSEWAY_DCHECK(!slot.settling && !slot.facts.running, "only who is outside is ranked");
+  CAUSEWAY_DCHECK(!slot.settling && !slot.facts.running, "only sequences outside are ranked");
   ModelQueue& queue = queue_of(table[index]);
   const Ranked member{.standing = rotation->outside(slot.facts),
                       .arrival = slot.facts.arrival,
@@ -195,9 +196,15 @@ void Scheduler::State::order_models_by_lag(Nanos now) {
 }
 
 bool Scheduler::lost(Handle sequence) {
+  CAUSEWAY_CHECK(state_->rotation != nullptr, "nothing is copied without rotation");
+  // A twin that cannot be copied would be found again, and fail again.
+  state_->table[static_cast<SlotIndex>(sequence.value)].distrusts = true;
+  return restart(sequence);
+}
+
+bool Scheduler::restart(Handle sequence) {
   const auto index = static_cast<SlotIndex>(sequence.value);
   Slot& slot = state_->table[index];
-  CAUSEWAY_CHECK(state_->rotation != nullptr, "nothing is copied without rotation");
   CAUSEWAY_CHECK(slot.live && (slot.facts.running || slot.facts.rotary), "it has nothing to lose");
   if (slot.facts.running) {
     // Its rows in steps in flight are void, and so are the tokens that they sample.
@@ -208,8 +215,6 @@ bool Scheduler::lost(Handle sequence) {
     state_->leave_outside(index);
   }
   slot.facts.rotary = false;
-  // A twin that cannot be copied would be found again, and fail again.
-  slot.distrusts = true;
   state_->wait_again(index);
   return slot.voided;
 }

@@ -17,8 +17,8 @@ namespace causeway::schedule {
 
 using SlotIndex = std::int32_t;
 
-// What every decision touches of every running sequence comes first, and is one cache line; what
-// the end of a step touches is the next.
+// A sequence. The fields that every decision touches of every running sequence come first, and are
+// one cache line; those that the end of a step touches are the next.
 struct alignas(64) Slot {
   std::int64_t owed = 0;      // of the known tokens, those to compute yet; with rotation only
   std::int64_t frames = 0;    // in its block table, once the decision is executed
@@ -28,7 +28,7 @@ struct alignas(64) Slot {
   std::int8_t in_flight = 0;  // decided steps that compute it
   std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
   bool live : 1 = false;
-  // Of rotation. Came in with the decision that is being made.
+  // For rotation: it came in with the decision that is being made.
   bool just_admitted : 1 = false;
   // Outside, but a step or a copy of it is under way: cannot come in yet.
   bool settling : 1 = false;
@@ -43,11 +43,12 @@ struct alignas(64) Slot {
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine
 
-  // What is looked up of it in the prefix index.
+  // The tokens of it that are looked up in the prefix index.
   std::span<const TokenId> prefix() const {
     return scores ? std::span<const TokenId>() : std::span(*tokens);
   }
-  // Its tokens whose KV will be read. The token that is sampled last is never context.
+  // How many of its tokens have KV that will be read. The token that is sampled last is never
+  // context.
   Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
 };
 static_assert(offsetof(Slot, facts) + offsetof(SequenceFacts, model) == 64);
@@ -62,7 +63,7 @@ class SequenceTable {
   const Slot& operator[](SlotIndex index) const { return slots_[static_cast<std::size_t>(index)]; }
   // Starts to bring what every decision touches of a slot.
   void prefetch(SlotIndex index) const { __builtin_prefetch(&(*this)[index], 1); }
-  // Where its WaitingHeap has it; -1: it is in none.
+  // The slot's place in its WaitingHeap; -1: it is in none.
   std::int32_t& heap_place(SlotIndex index) {
     return heap_positions_[static_cast<std::size_t>(index)];
   }

@@ -12,7 +12,7 @@ constexpr std::size_t kPromptsMax = 128;
 // A request that is later than so many targets will hardly make up for it: it asks for even gaps
 // from then on, not for shorter ones.
 constexpr double kGivenUp = 10;
-// Who is behind asks for gaps of so much of its target at the least.
+// The smallest share of its target that a sequence which is behind asks for as its gap.
 constexpr double kGapMin = 0.5;
 constexpr double kAges = 1e9;  // seconds; later than that is not counted
 

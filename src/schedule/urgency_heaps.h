@@ -41,7 +41,7 @@ struct Ranked {
 // Whether `a` leads `b` at `now`.
 bool leads(const Ranked& a, const Ranked& b, Nanos now);
 
-// Where each slot's member stands; shared by all heaps that rank the same slots, because a slot is
+// The place of each slot's member; shared by all heaps that rank the same slots, because a slot is
 // in at most one of them.
 class HeapPositions {
  public:

@@ -24,8 +24,8 @@ class KeptModels {
   void begin(ModelId model);
   void end(ModelId model, std::optional<Nanos> wish, Nanos now);
 
-  // What is to be asked now. A pin once; an unload again and again until done() or kPatience has
-  // passed, as the fleet hears of a request's end a little later.
+  // Returns what is to be asked of the fleet now: a pin once; an unload again and again until
+  // done() or kPatience has passed, as the fleet hears of a request's end a little later.
   Due due(Nanos now);
   void done(ModelId model);
 

@@ -209,6 +209,13 @@ struct Families {
                 "scheduled, at its first token, and over all further tokens when it has finished.");
   prometheus::Family<Gauge>& resident =
       gauge("causeway:model_resident_bytes", "Weights of a model in host memory and on devices.");
+  prometheus::Family<Gauge>& predicted_tpot =
+      gauge("causeway:predicted_time_per_output_token_seconds",
+            "What a token of a model is expected to take that is streamed, or served by best "
+            "effort because more is asked of its slice or link than these have; 0: neither.");
+  prometheus::Family<Gauge>& best_effort =
+      gauge("causeway:best_effort",
+            "1: a model's tokens are expected to take longer than its target; 0: they are not.");
   prometheus::Family<Histogram>& switches = histogram(
       "causeway:model_switch_seconds",
       "From a request that found weights missing on the device to the model's first token.");
@@ -269,6 +276,8 @@ struct ModelSeries {
         max_tokens(all.max_tokens.Add(label, length_buckets())),
         resident_host(all.resident.Add(with(label, "tier", "host"))),
         resident_device(all.resident.Add(with(label, "tier", "device"))),
+        predicted_tpot(all.predicted_tpot.Add(label)),
+        best_effort(all.best_effort.Add(label)),
         switches(all.switches.Add(with(label, "from", "host"), switch_buckets())),
         lag_scheduled(all.lags.Add(with(label, "at", "scheduled"), lag_buckets())),
         lag_first_token(all.lags.Add(with(label, "at", "first_token"), lag_buckets())),
@@ -301,6 +310,7 @@ struct ModelSeries {
   Histogram &ttft, &inter_token, &tpot, &e2e, &queue, &inference, &prefill, &decode;
   Histogram &prompt_length, &generated_length, &longest, &choices, &max_tokens;
   Gauge &resident_host, &resident_device;
+  Gauge &predicted_tpot, &best_effort;
   Histogram& switches;
   Histogram &lag_scheduled, &lag_first_token, &lag_finished;
   SloSeries slo_ttft, slo_tpot;
@@ -422,6 +432,8 @@ class Metrics::Impl {
       const fleet::ModelStatus status = fleet.status(model);
       series.resident_host.Set(static_cast<double>(status.host_bytes.count));
       series.resident_device.Set(static_cast<double>(status.device_bytes.count));
+      series.predicted_tpot.Set(to_seconds(status.predicted_tpot));
+      series.best_effort.Set(status.best_effort ? 1 : 0);
     }
   }
 

@@ -1,6 +1,6 @@
-// What Prometheus sees. Names and buckets are vLLM's, with this project's prefix, so that existing
-// dashboards need one replacement, or none with MetricsOptions::vllm_names; every series of a model
-// carries model_name.
+// The metrics that Prometheus scrapes. Names and buckets are vLLM's, with this project's prefix, so
+// that existing dashboards need one replacement, or none with MetricsOptions::vllm_names; every
+// series of a model carries model_name.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class Metrics {
   void finished(const fleet::CatalogueEntry& model, const Finished& measured);
   void prompt_finished(const fleet::CatalogueEntry& model, const FinishedPrompt& measured);
   void switched(const fleet::CatalogueEntry& model, Nanos took);
-  // So many so far.
+  // Sets how many traces there have been so far.
   void traces(const TraceCounts& counts);
 
   // All series as text, after asking the fleet for what it counts. Time in proportion to the

@@ -64,6 +64,22 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   EXPECT_EQ(value_of(text, R"(causeway:link_bytes_total{direction="in",purpose="weights"})"), 9000);
 }
 
+TEST_F(ServerTest, MetricsAndListTellOfBestEffort) {
+  start();
+  fleet->on_status = [](ModelId, fleet::ModelStatus& status) {
+    status.predicted_tpot = millis(250);
+    status.best_effort = true;
+  };
+  Client client(server->port());
+  const std::string text = client.get("/metrics").body;
+  const std::string label = R"({model_name="tiny"})";
+  EXPECT_EQ(value_of(text, "causeway:predicted_time_per_output_token_seconds" + label), 0.25);
+  EXPECT_EQ(value_of(text, "causeway:best_effort" + label), 1);
+  const auto list = nlohmann::json::parse(client.get("/v1/models").body);
+  EXPECT_EQ(list["data"][0]["predicted_tpot_us"], 250'000);
+  EXPECT_EQ(list["data"][0]["best_effort"], true);
+}
+
 TEST_F(ServerTest, MetricsTellHitsOfThePrefixCacheByTier) {
   server.emplace(options, clock);
   fleet.emplace(server->sink());

@@ -1,5 +1,5 @@
-// What becomes of models, as events for those who follow it: the form of llama.cpp's router
-// (GET /models/sse). The fleet is looked at now and then, once for all who follow; what comes and
+// The changes of models, as events for clients that follow them: the form of llama.cpp's router
+// (GET /models/sse). The fleet is looked at now and then, once for all followers; what comes and
 // goes between two looks is not told, but a load that failed is.
 //
 //   look(fleet) ── differences ──▶ the last kEventsKept events ──▶ take(place), by each follower
@@ -21,7 +21,7 @@ namespace causeway::server {
 // "loaded", "loading", "sleeping" (in host memory, on no slice) or "unloaded".
 std::string_view router_value(const fleet::ModelStatus& status);
 
-// What is told of a model.
+// The facts of a model that events tell.
 struct WatchedModel {
   std::string_view value = "unloaded";  // router_value()
   std::int64_t loads_failed = 0;        // since the start
@@ -43,14 +43,14 @@ class ModelWatch {
   void look(const fleet::Fleet& fleet, Nanos now, Nanos period);
   // Behind the last event so far.
   std::int64_t place() const;
-  // Those since `place`, as server-sent events, and moves it behind them; "": none. nullopt: some
-  // of them are kept no longer.
+  // Returns the events since `place` as server-sent events, and moves `place` behind them; "":
+  // there are none. nullopt: some of them are kept no longer.
   std::optional<std::string> take(std::int64_t& place) const;
 
  private:
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Nanos> looked_;
-  bool looking_ = false;  // somebody is
+  bool looking_ = false;  // a thread is
   WatchedModels models_;
   std::deque<std::string> events_;
   std::int64_t first_ = 0;  // the number of the first of them

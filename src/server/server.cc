@@ -36,11 +36,11 @@ Result<tcp::endpoint> endpoint_of(const std::string& host, std::uint16_t port) {
   return tcp::endpoint(address, port);
 }
 
-// Whoever reaches the port may unload models.
+// A client that reaches the port may unload models, so other machines need a key.
 Status check_admin(const AdminOptions& admin) {
   CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(admin.host, admin.port));
   if (endpoint.address().is_loopback() || !admin.keys.empty()) return {};
-  return invalid_argument("it would be open to everybody who reaches " + admin.host +
+  return invalid_argument("it would be open to every client that reaches " + admin.host +
                           ": give a key for administration, or a host of this machine alone");
 }
 
@@ -50,7 +50,7 @@ Status check_keep_alive(const ServerOptions& options) {
   if (!options.admin) return invalid_argument("keep_alive is the admin port's to allow: open one");
   CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(options.host, options.port));
   if (endpoint.address().is_loopback() || !options.admin->keys.empty()) return {};
-  return invalid_argument("keep_alive would be open to everybody who reaches " + options.host +
+  return invalid_argument("keep_alive would be open to every client that reaches " + options.host +
                           ": give a key for administration, or a host of this machine alone");
 }
 

@@ -51,14 +51,14 @@ struct ServerLimits {
 struct AdminOptions {
   std::string host = "127.0.0.1";     // without keys an address of this machine alone
   std::uint16_t port = 0;             // 0: any; admin_port() says which
-  std::vector<std::string> keys;      // none: all who reach the port may ask
+  std::vector<std::string> keys;      // none: every client may ask
   std::int64_t connections_max = 64;  // beside those of the first port
 };
 
 struct ServerOptions {
   std::string host = "127.0.0.1";      // an address, or "localhost"
   std::uint16_t port = 8000;           // 0: any; port() says which
-  std::vector<std::string> api_keys;   // none: everybody may ask
+  std::vector<std::string> api_keys;   // none: every client may ask
   std::string version = "unknown";     // what /version says
   int threads = 2;                     // of I/O, and as many that prepare requests
   std::uint64_t seed = 0;              // of the draws of requests that give none, and of ids

@@ -240,7 +240,7 @@ TEST_F(AdminTest, AsksTheFleet) {
   EXPECT_EQ(parsed(post("/models/load", kTiny).body)["success"], true);
   EXPECT_EQ(parsed(post("/models/unload", kTiny).body)["success"], true);
   EXPECT_EQ(post("/sleep").status, 200);
-  EXPECT_EQ(post("/sleep?level=2").status, 200);
+  EXPECT_EQ(post("/sleep?level=2&mode=abort").status, 200);
   EXPECT_EQ(post("/wake_up?tags=weights").status, 200);
   const auto all = asked();
   using fleet::AskKind;
@@ -254,6 +254,8 @@ TEST_F(AdminTest, AsksTheFleet) {
   EXPECT_FALSE(all[1].keeps_home);
   EXPECT_TRUE(all[6].keeps_home) << "level 1";
   EXPECT_FALSE(all[7].keeps_home) << "level 2";
+  EXPECT_EQ(all[6].mode, fleet::SleepMode::kIdle);
+  EXPECT_EQ(all[7].mode, fleet::SleepMode::kAbort);
 }
 
 TEST_F(AdminTest, TellsWhetherModelsSleep) {
@@ -288,6 +290,7 @@ TEST_F(AdminTest, RefusalsHaveTheirStatus) {
     EXPECT_EQ(post(path, std::string(100'000, '[')).status, 400) << path;
   }
   EXPECT_EQ(post("/sleep?level=3").status, 400);
+  EXPECT_EQ(error(post("/sleep?mode=keep"))["param"], "mode");
   EXPECT_EQ(post("/wake_up?tags=all").status, 400);
 }
 

@@ -329,6 +329,7 @@ TEST_F(ServerTest, ListsModels) {
   EXPECT_EQ(list["data"][0]["resident_bytes"], json({{"host", 5000}, {"device", 3000}}));
   EXPECT_EQ(list["data"][0]["streamed_bytes_per_step"], 2000);
   EXPECT_EQ(list["data"][0]["predicted_tpot_us"], 1500);
+  EXPECT_FALSE(list["data"][0].contains("best_effort")) << "its target is longer";
   EXPECT_EQ(list["data"][0]["requests_running"], 0);
   EXPECT_EQ(list["data"][0]["requests_waiting"], 0);
   EXPECT_EQ(list["data"][0]["requests_rotary"], 0);

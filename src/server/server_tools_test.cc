@@ -20,30 +20,12 @@ const std::string kCall =
 
 class Tools : public ServerTest {
  protected:
-  // A model whose template shows tools, calls and their answers as JSON.
-  void start_with(text::ToolCallFormat format) {
-    server.emplace(options, clock);
-    fleet.emplace(server->sink());
-    auto& entry = fleet->add_model("tiny");
-    auto chat = text::ChatTemplate::compile(
-        "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}:"
-        "{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}{{ m.content }}\n{% endfor %}");
-    ASSERT_TRUE(chat.ok());
-    entry.chat_template.emplace(std::move(chat).value());
-    entry.tool_calls = format;
-    ASSERT_TRUE(server->start(*fleet).ok());
-  }
   void say(const std::string& text, request::FinishReason reason = request::FinishReason::kStop) {
     fleet->on_submit = [=](const request::Request&) -> Result<Script> {
       Script script = says(text);
       script.reason = reason;
       return script;
     };
-  }
-  std::string prompt() const {
-    std::string out;
-    for (const TokenId id : fleet->last().prompt) out += id < 256 ? static_cast<char>(id) : '|';
-    return out;
   }
   json choice_of(const std::string& more) {
     const Answer answer = chat(more);
@@ -82,12 +64,13 @@ class Tools : public ServerTest {
 };
 
 TEST_F(Tools, AreShownToTheModel) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   ASSERT_EQ(chat(kTools).status, 200);
-  EXPECT_EQ(prompt(), R"([{"type": "function", "function": {"name": "weather", "parameters": {}}}])"
-                      "user:hi\n");
+  EXPECT_EQ(last_prompt(),
+            R"([{"type": "function", "function": {"name": "weather", "parameters": {}}}])"
+            "user:hi\n");
   ASSERT_EQ(chat(kTools + R"(,"tool_choice":"none")").status, 200);
-  EXPECT_EQ(prompt(), "user:hi\n");
+  EXPECT_EQ(last_prompt(), "user:hi\n");
   testing::Client client(server->port());
   const Answer answer = client.post(
       "/v1/chat/completions",
@@ -95,13 +78,14 @@ TEST_F(Tools, AreShownToTheModel) {
       R"("function","function":{"name":"f","arguments":"{\"x\":1}"}}]},)"
       R"({"role":"tool","tool_call_id":"a","content":"done"}]})");
   ASSERT_EQ(answer.status, 200) << answer.body;
-  EXPECT_EQ(prompt(), R"(assistant:[{"id": "a", "type": "function", "function": {"name": "f", )"
-                      R"("arguments": {"x": 1}}}])"
-                      "\ntool:done\n");
+  EXPECT_EQ(last_prompt(),
+            R"(assistant:[{"id": "a", "type": "function", "function": {"name": "f", )"
+            R"("arguments": {"x": 1}}}])"
+            "\ntool:done\n");
 }
 
 TEST_F(Tools, ACallIsTakenOutOfTheText) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   say(kCall);
   const json choice = choice_of(kTools);
   EXPECT_TRUE(choice["message"]["content"].is_null());
@@ -116,7 +100,7 @@ TEST_F(Tools, ACallIsTakenOutOfTheText) {
 }
 
 TEST_F(Tools, StreamedPiecesMakeTheSame) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   say("Let me look.\n" + kCall + "\n" + kCall);
   const json whole = choice_of(kTools);
   const json stream = streamed_choice_of(kTools);
@@ -137,7 +121,7 @@ TEST_F(Tools, StreamedPiecesMakeTheSame) {
 }
 
 TEST_F(Tools, ArgumentsAreStreamedAsTheyCome) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   const std::string text = kCall;
   fleet->on_submit = [text](const request::Request&) -> Result<Script> {
     Script script = says(text);
@@ -154,7 +138,7 @@ TEST_F(Tools, ArgumentsAreStreamedAsTheyCome) {
 }
 
 TEST_F(Tools, WithoutParallelCallsTheFirstCounts) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   say(kCall + kCall);
   const std::string more = kTools + R"(,"parallel_tool_calls":false)";
   EXPECT_EQ(choice_of(more)["message"]["tool_calls"].size(), 1u);
@@ -162,7 +146,7 @@ TEST_F(Tools, WithoutParallelCallsTheFirstCounts) {
 }
 
 TEST_F(Tools, WhatIsNoCallIsContent) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   for (const char* text : {"Hello", "<tool_call>{oops}</tool_call>", "<tool_c"}) {
     say(text);
     const json choice = choice_of(kTools), stream = streamed_choice_of(kTools);
@@ -175,21 +159,21 @@ TEST_F(Tools, WhatIsNoCallIsContent) {
 }
 
 TEST_F(Tools, WithoutToolsTextIsText) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   say(kCall);
   EXPECT_EQ(choice_of("")["message"]["content"], kCall);
   EXPECT_EQ(choice_of(kTools + R"(,"tool_choice":"none")")["message"]["content"], kCall);
 }
 
 TEST_F(Tools, AnAnswerThatIsTooLongEndsByLength) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   say(kCall, request::FinishReason::kLength);
   EXPECT_EQ(choice_of(kTools)["finish_reason"], "length");
   EXPECT_EQ(streamed_choice_of(kTools)["finish_reason"], "length");
 }
 
 TEST_F(Tools, SeveralChoicesAndLogprobs) {
-  start_with(text::ToolCallFormat::kHermes);
+  start_with_tools(text::ToolCallFormat::kHermes);
   say(kCall);
   const json body = parsed(chat(kTools + R"(,"n":2,"logprobs":true)").body);
   const json& first = body["choices"][0];
@@ -199,7 +183,7 @@ TEST_F(Tools, SeveralChoicesAndLogprobs) {
 }
 
 TEST_F(Tools, MistralsIdsAreNineLetters) {
-  start_with(text::ToolCallFormat::kMistral);
+  start_with_tools(text::ToolCallFormat::kMistral);
   say(R"([TOOL_CALLS] [{"name": "f", "arguments": {}}])");
   const json call = choice_of(kTools)["message"]["tool_calls"][0];
   EXPECT_EQ(call["id"].get<std::string>().size(), 9u);
@@ -207,7 +191,7 @@ TEST_F(Tools, MistralsIdsAreNineLetters) {
 }
 
 TEST_F(Tools, LlamaCallsAreTheWholeText) {
-  start_with(text::ToolCallFormat::kLlama3Json);
+  start_with_tools(text::ToolCallFormat::kLlama3Json);
   say(R"({"name": "f", "parameters": {"a": 1}})");
   const json whole = choice_of(kTools), stream = streamed_choice_of(kTools);
   EXPECT_EQ(whole["message"]["tool_calls"][0]["function"]["arguments"], R"({"a": 1})");
@@ -215,7 +199,7 @@ TEST_F(Tools, LlamaCallsAreTheWholeText) {
 }
 
 TEST_F(Tools, ModelsThatCannotTakeThemSaySo) {
-  start_with(text::ToolCallFormat::kNone);
+  start_with_tools(text::ToolCallFormat::kNone);
   EXPECT_EQ(error(chat(kTools))["param"], "tools");
   EXPECT_EQ(chat(kTools + R"(,"tool_choice":"none")").status, 200);
   server->stop();

@@ -95,6 +95,18 @@ TEST_F(TracesTest, TellARequestsWay) {
   }
 }
 
+TEST_F(TracesTest, TellWhatATokenIsExpectedToTake) {
+  start();
+  fleet->on_status = [](ModelId, fleet::ModelStatus& status) {
+    status.predicted_tpot = millis(250);
+    status.best_effort = true;
+  };
+  ASSERT_EQ(chat().status, 200);
+  const json root = spans()[0];
+  EXPECT_EQ(attribute(root, "causeway.predicted_tpot"), 0.25);
+  EXPECT_EQ(attribute(root, "causeway.best_effort"), "1");
+}
+
 TEST_F(TracesTest, BelongToTheirCallers) {
   start();
   chat("", std::string(kCaller) + "tracestate: a=1\r\ntracestate: b=2\r\n");

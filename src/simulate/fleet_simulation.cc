@@ -67,7 +67,9 @@ class FleetSimulation {
     withdrawn_.insert(withdraw.request);
     slice(withdraw.slice).core().cancel(withdraw.request, clock_.now());
   }
-  void apply(const fleet::CancelOn&) { CAUSEWAY_CHECK(false, "nobody cancels here"); }
+  void apply(const fleet::CancelOn&) {
+    CAUSEWAY_CHECK(false, "a simulated workload cancels no request");
+  }
   void apply(const fleet::Refuse& refuse) { recorder_.refused(refuse.request, clock_.now()); }
   void apply(const fleet::LoadFailed&) {}
   void apply(const fleet::Answered&) {}  // nothing here asks
@@ -197,7 +199,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       resumes_(resumes(options)),
       slice_options_(options.slice),
       links_(static_cast<std::size_t>(options.machines),
-             {.free = {}, .free_out = {}, .sharers = options.slices}),
+             {.free = {}, .read_until = {}, .uses = {}, .free_out = {}, .sharers = options.slices}),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models), options.keep_requests),
@@ -232,7 +234,8 @@ Bytes FleetSimulation::host_used() const {
 
 void FleetSimulation::tell(const fleet::Event& event) {
   events_.push_back(event);
-  if (events_.size() > 1) return;  // whoever tells the first tells those that come of it
+  // The call that tells the first event tells those that come of it.
+  if (events_.size() > 1) return;
   for (; !events_.empty(); events_.pop_front()) {
     for (const fleet::Action& action : core_.on_event(events_.front(), clock_.now())) {
       std::visit([this](const auto& one) { apply(one); }, action);
@@ -368,6 +371,7 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
   sum.device.streamed_steps += one.device.streamed_steps;
   sum.device.tokens_again += one.device.tokens_again;
   sum.device.weights_wait += one.device.weights_wait;
+  sum.device.home_read += one.device.home_read;
   sum.device.busy += one.device.busy / slices();
   sum.weights.arrivals += one.weights.arrivals;
   sum.weights.failures += one.weights.failures;

@@ -17,7 +17,7 @@
 //
 // A second thread may make up for slices that are behind while the fleet goes on: each has a lock,
 // which is held from when it is looked at until it has started what it can. All that comes of it is
-// told on the caller's thread, so that the report does not depend on who was faster.
+// told on the caller's thread, so that the report does not depend on which thread was faster.
 #pragma once
 
 #include <atomic>

@@ -119,6 +119,7 @@ std::string to_json(const SimulationReport& report) {
       {"evictions", report.weights.evictions},
       {"link_bytes", report.link_bytes.count},
       {"streamed_bytes", report.streamed_bytes.count},
+      {"home_read_bytes", report.device.home_read.count},
       {"weights_out_bytes", report.weights_out_bytes.count},
       {"streamed_steps", report.device.streamed_steps},
       {"preemptions", report.engine.preemptions},

@@ -89,7 +89,7 @@ void ShadowKv::compute(const request::Batch& batch, const request::BatchEntry& e
     if (i < std::ssize(entry.scored)) step.sampled.push_back(choose(word, sum, vocab));
   }
   if (entry.samples) step.sampled.push_back(choose(word, sum, vocab));
-  // What follows a failed step, or copy, may build on what was never written; nobody looks at it,
+  // What follows a failed step, or copy, may build on what was never written. It is not looked at,
   // or a wrong token will show.
   if (!step.after_failure && !spoilt && !entry.history.empty() &&
       word_after(batch.model, entry.history) != word) {

@@ -36,6 +36,9 @@ struct SimulationOptions {
   // weights are copied to host memory before its memory is another's (sleep and wake).
   bool whole_models = false;
   bool copies_out = false;
+  // And each of these with C2CServe's HybridGEMM (paper §9.4.1): a step reads at home what has not
+  // arrived. It is started at once.
+  bool reads_at_home = false;
   schedule::Options schedule;
   bool prefix_caching = true;
   Faults faults;
@@ -56,7 +59,7 @@ struct SimulationReport {
   Bytes kv_in_bytes;            // of KV that was copied from host memory
   Bytes kv_out_bytes;           // and to it
   Bytes streamed_bytes;         // that passed through rings
-  Bytes link_bytes;             // weights that arrived, and those
+  Bytes link_bytes;             // weights that arrived, those, and what steps read at home
   Bytes weights_out_bytes;      // that were copied to host memory; see copies_out
   Nanos duration;               // virtual, from the first arrival to the last end
   std::int64_t unfinished = 0;  // when virtual_time_max cut it short

@@ -372,6 +372,20 @@ TEST(Simulate, BaselinesOfASwitchPayForWholeModels) {
   };
   EXPECT_LT(median(layers), median(reload) - 100);
   EXPECT_NEAR(median(sleep), median(reload) + 291, 10);
+
+  // Read at home (HybridGEMM): the first token no longer waits for what another model leaves.
+  options.step_start = engine::StepStart::kJustInTime;
+  options.reads_at_home = true;
+  const auto sleep_home = run(options, workload).value();
+  EXPECT_NEAR(median(sleep_home), median(reload), 15);
+  EXPECT_EQ(sleep_home.weights_out_bytes, sleep.weights_out_bytes) << "which it still does";
+  EXPECT_EQ(sleep_home.weights.brought, sleep.weights.brought) << "and comes for good";
+  EXPECT_GE(sleep_home.device.home_read.count, 5 * 16'000'000'000);
+  EXPECT_EQ(sleep_home.link_bytes, sleep_home.weights.brought + sleep_home.device.home_read);
+  options.copies_out = false;
+  const auto reload_home = run(options, workload).value();
+  EXPECT_LE(median(reload_home), median(reload));
+  EXPECT_EQ(reload_home.device.home_read, Bytes(0)) << "nothing stands before its copies";
 }
 
 TEST(Simulate, WhereTheHomeIsTheMemoryNothingIsBrought) {

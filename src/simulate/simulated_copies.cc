@@ -169,7 +169,7 @@ void SimulatedCopies::move(const Copy& ended, bool ok) {
   if (copy.direction == Direction::kOut && shadow_->words_of(copy.frame) != ended.source) {
     blame("frame " + std::to_string(copy.frame.value) + " changes while it is copied out");
   }
-  // Of one that was given up the target may be written: by steps that nobody asks for a result.
+  // The target of a copy that was given up may be written, by steps whose result is not asked for.
   if (copy.direction == Direction::kIn && !ended.submission->given_up) {
     const ShadowKv::Words spoilt(shadow_->words_of(copy.frame).size(), kSpoilt);
     if (shadow_->words_of(copy.frame) != spoilt) {

@@ -21,7 +21,7 @@ Nanos step_least_of(const ModelShape& shape, const HardwareProfile& profile) {
 }  // namespace
 
 SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
-                                     const SimulatedMover* mover)
+                                     SimulatedMover* mover)
     : options_(options),
       clock_(clock),
       mover_(mover),
@@ -182,7 +182,7 @@ void SimulatedExecutor::advance() {
     const std::optional<Nanos> item = stream_event_at();
     const bool range_is_next = range && *range <= now && (!item || *range < *item);
     if (!range_is_next && !(item && *item <= now)) break;
-    // What copies bring is there for who begins at the same time.
+    // What copies bring is there for a step that begins at the same time.
     if (copies_) copies_->advance(range_is_next ? *range : *item);
     if (range_is_next) {
       streamed_->next_from = *range;

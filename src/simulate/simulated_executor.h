@@ -11,7 +11,7 @@
 //   stream   │ range 0 │ range 1 │ step of A │ range 2 │ step of A │ …
 //                                   ^ enqueued while range 1 ran; range 2 when its copy had ended
 //
-// wait() never blocks: virtual time stands still while anybody waits, so that the driver moves the
+// wait() never blocks: virtual time stands still while a thread waits, so that the driver moves the
 // clock to next_event() first.
 //
 // The engine's thread launches a resident step before the device can begin it (HostLaunches), and
@@ -86,6 +86,8 @@ struct SimulatedExecutorOptions {
   std::int64_t tokens_per_block_max = 1;
   int steps_in_flight_max = 1;
   std::optional<SimulatedCopiesOptions> copies = {};  // of KV; nullopt: it does not rotate
+  // A resident step reads at home what has not arrived, where that is sooner (home_read.h).
+  bool reads_at_home = false;
   // That it shares with other slices, as that user; borrowed. Null: it has the profile's alone.
   SharedMemory* memory = nullptr;
   int memory_user = 0;
@@ -104,6 +106,7 @@ struct SimulatedCounters {
   std::int64_t abandoned = 0;       // streamed steps that were not enqueued to their end
   Nanos busy;
   Nanos weights_wait;         // of that, for weights on their way
+  Bytes home_read;            // of weights that were on their way, by resident steps
   Nanos kv_wait;              // not of it: of resident steps whose time had come, for copies of KV
   Nanos kv_wait_longest;      // of one step
   Nanos launch_wait_longest;  // likewise, once its time had come
@@ -114,7 +117,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
  public:
   // Clock and mover are borrowed; without a mover no model is of WeightSource::kCache.
   SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
-                    const SimulatedMover* mover = nullptr);
+                    SimulatedMover* mover = nullptr);
 
   // A model of WeightSource::kCache is in the mover already, and leaves it after the executor.
   void add_model(ModelId model, ModelShape shape, WeightSource source);
@@ -242,7 +245,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // on its way.
   std::vector<Read> reads_of(const request::Batch& batch, weights::StepWeights weights);
   // When a step of `computes` that begins `at` has read all that is on its way.
-  Nanos end_of_reads(const Step& step, Nanos at, Nanos computes) const;
+  Nanos end_of_reads(const Step& step, Nanos at, Nanos computes);
+  // The same of one that waits for all of it.
+  Nanos end_of_arrivals(const Step& step, Nanos at, Nanos computes) const;
   // Whether something that the step read did not arrive. Notes what was taken away from it.
   bool poisoned(const Step& step);
   std::vector<Range> ranges_of(const request::Batch& batch, weights::StepWeights weights);
@@ -257,7 +262,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
 
   SimulatedExecutorOptions options_;
   const Clock& clock_;
-  const SimulatedMover* const mover_;
+  SimulatedMover* const mover_;
   Capabilities capabilities_;
   Random random_;
   IdMap<ModelId, Model> models_;

@@ -233,12 +233,39 @@ void SimulatedMover::queue(Pending pending) {
   place = link_.insert(place, std::move(pending));
   Nanos free = place == link_.begin() ? idle_since_ : std::prev(place)->ends;
   if (shared_ != nullptr) free = std::max(free, shared_->free);
-  free = std::max(free, out_until_);
+  free = std::max({free, out_until_, shared_ != nullptr ? shared_->read_until : read_until_});
   for (; place != link_.end(); ++place) {
-    place->ends = free = std::max(free, now) + place->takes;
+    const Nanos begins = std::max(free, now);
+    place->ends = free = begins + place->takes;
     if (std::optional<Copy>& copy = place_of(place->command)) copy->ends = free;
+    if (shared_ != nullptr) shared_->uses.push_back({begins, free});
   }
-  if (shared_ != nullptr) shared_->free = free;
+  if (shared_ == nullptr) return;
+  shared_->free = free;
+  while (shared_->uses.front().end <= now) shared_->uses.pop_front();
+}
+
+std::optional<HomeRead> SimulatedMover::home_read(Nanos at, Nanos takes) const {
+  std::vector<LinkUse> uses;
+  for (const Pending& pending : link_) {
+    const bool streams = pending.command.kind == WeightCommand::Kind::kStream;
+    if (streams && pending.ends > at) return std::nullopt;
+    uses.push_back({pending.ends - pending.takes, pending.ends});
+  }
+  if (shared_ != nullptr) uses.assign(shared_->uses.begin(), shared_->uses.end());
+  return read_beside(uses, at, takes);
+}
+
+// Copies of others over a shared link keep their time, which their slices count on already.
+void SimulatedMover::read_at_home(Nanos at, const HomeRead& read) {
+  for (Pending& pending : link_) {
+    if (pending.ends <= at) continue;
+    pending.ends += read.delays;
+    if (std::optional<Copy>& copy = place_of(pending.command)) copy->ends = pending.ends;
+  }
+  Nanos& until = shared_ != nullptr ? shared_->read_until : read_until_;
+  until = std::max(until, read.end);
+  if (shared_ != nullptr && shared_->free > at) shared_->free += read.delays;
 }
 
 weights::WeightEvent SimulatedMover::event_of(const Pending& ended) {

@@ -13,6 +13,8 @@
 // from a group that arrives, more of it than there is. A copy into a ring takes what lay there when
 // it is submitted: a step that has not read it finds it gone.
 //
+// A step may read at home what has not arrived (home_read.h): copies beside that are later.
+//
 // With `copies_out` weights are copied to host memory before their memory is taken, at the link's
 // rate in its other direction; this mover's copies to the device begin after that.
 #pragma once
@@ -28,6 +30,7 @@
 #include "base/clock.h"
 #include "base/id_map.h"
 #include "base/random.h"
+#include "simulate/home_read.h"
 #include "simulate/ring_layout.h"
 #include "simulate/simulated_semaphore.h"
 #include "weights/weight_cache.h"
@@ -56,6 +59,8 @@ struct SimulatedMoverOptions {
 // were submitted.
 struct SharedLink {
   Nanos free;                // when all that was submitted has ended
+  Nanos read_until;          // when steps have ended that read at home
+  std::deque<LinkUse> uses;  // by copies that had not ended when the last was submitted
   Nanos free_out;            // likewise of copies to host memory
   std::int64_t sharers = 1;  // each is granted its share of the rate
 };
@@ -121,6 +126,11 @@ class SimulatedMover final : public weights::WeightMover {
   };
   const FrameMoves& frame_moves() const { return frame_moves_; }
   std::int64_t committed_extents() const { return committed_; }
+  // What becomes of a step that reads at home from `at`, and would take `takes` alone; nullopt:
+  // nothing may stand in the way of what is copied, as it goes through a ring.
+  std::optional<HomeRead> home_read(Nanos at, Nanos takes) const;
+  // It does: copies of this mover are later; what is submitted before it ends begins behind it.
+  void read_at_home(Nanos at, const HomeRead& read);
   // How long a copy takes.
   Nanos takes(Bytes bytes) const;
   // The first command that broke a rule; empty: none did.
@@ -178,6 +188,7 @@ class SimulatedMover final : public weights::WeightMover {
   Nanos heard_until_{INT64_MAX};
   Nanos idle_since_;  // the end of the last copy that has left the link
   Nanos out_until_;   // the end of the last copy to host memory
+  Nanos read_until_;  // the end of the last step that read at home
   std::vector<FrameExtent> frames_;
   std::deque<Pending> frames_coming_;  // in the order of their ends
   FrameMoves frame_moves_;

@@ -36,18 +36,49 @@ std::vector<SimulatedExecutor::Read> SimulatedExecutor::reads_of(const request::
   return reads;
 }
 
-Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes) const {
+Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes) {
+  const Nanos end = end_of_arrivals(step, at, computes);
+  if (!options_.reads_at_home || end == at + computes) return end;
+  const auto copies = mover_->copies_of(step.batch.model);
+  Bytes missing;
+  for (const Read& read : step.reads) {
+    const auto& copy = copies[static_cast<std::size_t>(read.group)];
+    if (!copy || copy->arrival != read.arrival || copy->ends <= at) continue;
+    missing += step.model->shape.cached.groups[static_cast<std::size_t>(read.group)].bytes;
+  }
+  const HardwareProfile& profile = options_.profile;
+  const double rate = profile.home_bytes_per_second > 0 ? profile.home_bytes_per_second
+                                                        : profile.link_bytes_per_second;
+  const auto takes = nanos_from_seconds(static_cast<double>(missing.count) / rate);
+  const auto read = mover_->home_read(at, takes);
+  if (!read) return end;
+  // What is computed of a layer overlaps with reading the next one.
+  const Nanos last = computes / std::max<std::int64_t>(1, step.model->shape.config.layers);
+  const Nanos read_end = std::max(at + computes, read->end + last);
+  if (read_end >= end) return end;
+  mover_->read_at_home(at, *read);
+  counters_.home_read += missing;
+  return read_end;
+}
+
+// A step that reads at home follows a copy as it comes, so that of a model that comes as a whole it
+// has a layer to compute when that is there.
+Nanos SimulatedExecutor::end_of_arrivals(const Step& step, Nanos at, Nanos computes) const {
   Nanos end = at + computes;
   if (step.reads.empty()) return end;
   const auto& groups = step.model->shape.cached.groups;
   const auto copies = mover_->copies_of(step.batch.model);
+  const std::int64_t pieces =
+      std::max<std::int64_t>(1, step.model->shape.config.layers / std::ssize(step.reads));
   Bytes all, left;
   for (const Read& read : step.reads) all += groups[static_cast<std::size_t>(read.group)].bytes;
   for (auto read = step.reads.rbegin(); read != step.reads.rend(); ++read) {
-    left += groups[static_cast<std::size_t>(read->group)].bytes;
+    const Bytes own = groups[static_cast<std::size_t>(read->group)].bytes;
+    left += own;
     const auto& copy = copies[static_cast<std::size_t>(read->group)];
     if (!copy || copy->arrival != read->arrival || copy->ends <= at) continue;
-    const double part = static_cast<double>(left.count) / static_cast<double>(all.count);
+    const Bytes behind = options_.reads_at_home ? left - own + own / pieces : left;
+    const double part = static_cast<double>(behind.count) / static_cast<double>(all.count);
     end = std::max(end, copy->ends + nanos_from_seconds(to_seconds(computes) * part));
   }
   return end;

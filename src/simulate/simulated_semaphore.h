@@ -27,7 +27,7 @@ class SimulatedSemaphore final : public device::Semaphore {
     settle();
     coming_ = {.value = value, .at = at};
   }
-  // Virtual time stands still while anybody waits.
+  // Virtual time stands still while a thread waits.
   Status wait(std::uint32_t value, Nanos) const override {
     if (device::reached(this->value(), value)) return {};
     return Error{ErrorCode::kDeadlineExceeded, "simulated: the semaphore is not raised yet"};

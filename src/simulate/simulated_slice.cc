@@ -17,7 +17,7 @@ engine::CoreOptions core_options(const SimulationOptions& options) {
           .frame = options.frame,
           .rotation = options.rotation,
           .schedule = options.schedule,
-          .step_start = options.step_start};
+          .step_start = options.reads_at_home ? engine::StepStart::kAtOnce : options.step_start};
 }
 
 SimulatedExecutorOptions executor_options(const SimulationOptions& options,
@@ -26,6 +26,7 @@ SimulatedExecutorOptions executor_options(const SimulationOptions& options,
                                     .faults = options.faults,
                                     .seed = options.seed,
                                     .steps_in_flight_max = kStepsInFlight};
+  executor.reads_at_home = options.reads_at_home;
   executor.memory = shared.memory;
   executor.memory_user = shared.memory_user;
   if (options.kv_host_memory > Bytes(0)) {
@@ -60,18 +61,6 @@ std::unique_ptr<SimulatedMover> make_mover(const SimulationOptions& options, con
   return std::make_unique<SimulatedMover>(mover, clock, link);
 }
 
-// The same weights as one group, which is there or is not.
-weights::CachedModel as_a_whole(const weights::CachedModel& cached) {
-  weights::ResidentGroup all = cached.groups.front();
-  all.bytes = Bytes(0);
-  all.readable_at_home = false;
-  for (const weights::ResidentGroup& group : cached.groups) {
-    all.offset = std::min(all.offset, group.offset);
-    all.bytes += group.bytes;
-  }
-  return {.groups = {all}, .layout_groups = {cached.layout_groups.front()}};
-}
-
 }  // namespace
 
 SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& clock,
@@ -91,7 +80,7 @@ Result<weights::CachedModel> SimulatedSlice::placed(const ModelShape& shape) con
   const Bytes extent = residency.extent, all = extent * residency.extents;
   const Bytes most = shape.max_resident > Bytes(0) ? std::min(shape.max_resident, all) : all;
   if (round_up(shape.layout.bytes, extent) <= round_up(most, extent)) {
-    return options_.whole_models ? as_a_whole(shape.cached) : shape.cached;
+    return options_.whole_models ? weights::as_a_whole(shape.cached) : shape.cached;
   }
   const auto streamed = weights::streamed_model(
       shape.layout, shape.reading, {.extent = extent, .budget = most, .ring = options_.ring});
@@ -143,7 +132,8 @@ void SimulatedSlice::look_ahead() {
 void SimulatedSlice::look_ahead_at_copies() {
   const Nanos now = clock_.now();
   if (!mover_ || !mover_->copies_at(now) || executor_.busy_until() > now) return;
-  if (options_.faults.copy_error_rate > 0) return;
+  // Steps that read at home make copies later.
+  if (options_.faults.copy_error_rate > 0 || options_.reads_at_home) return;
   mover_->ends_of_copies(copies_ahead_);
   copies_looked_at_ = core_.calm_arrivals_until(now, copies_ahead_);
 }
@@ -164,7 +154,7 @@ void SimulatedSlice::look_ahead_at_steps() {
     }
   }
   if (ahead_.size() < 2) return ahead_.clear();
-  // They become longer and longer. Nobody looks whether they hang.
+  // The steps become longer and longer. Within them it is not looked whether one hangs.
   const Nanos longest = std::max(ahead_[0] - executor_.began(), ahead_.back() - ahead_.end()[-2]);
   if (longest >= core_.step_timeout()) ahead_.clear();
 }
@@ -247,7 +237,8 @@ void SimulatedSlice::add_to(SimulationReport& report) const {
   if (cache_) report.weights = cache_->residency().counters();
   if (mover_) report.streamed_bytes = mover_->streamed_bytes();
   if (mover_) report.weights_out_bytes = mover_->bytes_out();
-  report.link_bytes = report.weights.brought + report.streamed_bytes;
+  report.link_bytes =
+      report.weights.brought + report.streamed_bytes + executor_.counters().home_read;
 }
 
 }  // namespace causeway::simulate

@@ -1,4 +1,5 @@
-// What is asked of a simulated slice: who comes when, with how much. Generated, or from a trace.
+// The workload of a simulated slice: which requests come when, with how much. Generated, or from a
+// trace.
 #pragma once
 
 #include <cstdint>

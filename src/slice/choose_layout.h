@@ -22,7 +22,7 @@ namespace causeway::slice {
 
 inline constexpr int kPartsMax = 2;  // of a GPU: what it may be divided into, as at the start
 
-// What is asked of a model.
+// What is asked of a model, as measured.
 struct MeasuredDemand {
   SliceDemand model;
   double rate = 0;    // requests a second
@@ -30,9 +30,9 @@ struct MeasuredDemand {
   double output = 0;  // likewise
 };
 
-// Of the requests of a second, the share that keeps its target on `parts` equal slices of the GPU;
-// 1 where there are none. Zero: the weights of a model do not fit such a slice. `step_tokens`: of a
-// prompt in a step, at most.
+// The share of requests that keep their target on `parts` equal slices of the GPU; 1 where there
+// are no requests. Zero: the weights of a model do not fit such a slice. `step_tokens`: the most
+// tokens of a prompt in a step.
 double share_in_time(const SliceGpu& gpu, int parts, std::span<const MeasuredDemand> models,
                      Tokens step_tokens);
 
@@ -52,7 +52,8 @@ struct LayoutState {
 };
 
 // Into how many parts the GPU is to be divided now; nullopt: as it is. A GPU whose speed is not
-// known, or that cannot be divided, stays as it is. Who changes it sets `parts` and `changed`.
+// known, or that cannot be divided, stays as it is. The caller that changes it sets `parts` and
+// `changed`.
 std::optional<int> choose_layout(LayoutState& state, const SliceGpu& gpu,
                                  std::span<const MeasuredDemand> models, Tokens step_tokens,
                                  const LayoutRules& rules, Nanos now);

@@ -24,7 +24,7 @@ Nanos step_of(const SliceGpu& gpu, int processors, const SliceDemand& model, Tok
 ChosenSlices choose_slices(const SliceFacts& facts, std::span<const SliceDemand> models,
                            Tokens prompt_tokens) {
   const SliceGpu& gpu = facts.gpus[static_cast<std::size_t>(facts.gpu)];
-  if (models.size() < 2) return whole("one model has nobody beside it");
+  if (models.size() < 2) return whole("one model has no other beside it");
   if (gpu.flops_per_second_each <= 0 || gpu.bytes_per_second_each <= 0) {
     return whole("how fast a processor is, is not known here");
   }

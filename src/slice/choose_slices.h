@@ -1,10 +1,11 @@
-// What `--slices auto` divides GPUs into. Pure.
+// Chooses the slices that `--slices auto` divides GPUs into. Pure.
 //
-// On one slice models take turns: who decodes one waits for another's step with prompts. On slices
-// of their own they do not, but each has a part of the processors, so a model that is alone starts
-// and decodes more slowly (docs/measurements/fleet-h100.md: 52 ms between tokens beside prompts of
-// 8,192 tokens on one slice, 7.5 ms on two; 5.5 and 6.3 ms without them). So a GPU is divided only
-// where some model could not keep its target beside another's prompts, and its own then fit.
+// On one slice models are interleaved: a request that decodes waits for another model's step with
+// prompts. On slices of their own models do not wait for each other, but each has a part of the
+// processors, so a model that is alone starts and decodes more slowly
+// (docs/measurements/fleet-h100.md: 52 ms between tokens beside prompts of 8,192 tokens on one
+// slice, 7.5 ms on two; 5.5 and 6.3 ms without them). So a GPU is divided only where some model
+// could not keep its target beside another's prompts, and its own prompts fit then.
 #pragma once
 
 #include <span>
@@ -15,7 +16,7 @@
 
 namespace causeway::slice {
 
-// Of a GPU's memory, what its slices may have for weights at the most; the rest is for KV.
+// The largest share of a GPU's memory that its slices may have for weights; the rest is for KV.
 inline constexpr double kWeightsShare = 0.75;
 
 struct SliceDemand {

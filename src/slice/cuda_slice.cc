@@ -48,10 +48,8 @@ constexpr Bytes driver_of(std::int64_t models) { return kDriver + kDriverOfModel
 
 Status check_gpu(const device::CudaMachine& gpus, int gpu) {
   if (gpu >= 0 && gpu < gpus.gpus()) return {};
-  return invalid_argument(
-      "there is no GPU " + std::to_string(gpu) + ": this process sees " +
-      std::to_string(gpus.gpus()) +
-      " GPU(s), counted from 0; see CUDA_VISIBLE_DEVICES and `causeway topology`");
+  return invalid_argument("there is no GPU " + std::to_string(gpu) + ": this process sees " +
+                          std::to_string(gpus.gpus()) + " GPU(s), counted from 0");
 }
 
 class CudaSlice final : public Slice {
@@ -343,7 +341,10 @@ weights::StreamOptions CudaSlice::stream_options(Bytes budget) const {
 Result<weights::CachedModel> CudaSlice::cached_model(ModelId model,
                                                      const model::ModelCard& card) const {
   const auto streamed = chosen_.streamed.find(model);
-  if (streamed == chosen_.streamed.end()) return weights::cached_model(card.layout, card.reading);
+  if (streamed == chosen_.streamed.end()) {
+    const weights::CachedModel cached = weights::cached_model(card.layout, card.reading);
+    return options_.switching == Switching::kLayers ? cached : weights::as_a_whole(cached);
+  }
   return weights::streamed_model(card.layout, card.reading, stream_options(streamed->second));
 }
 
@@ -392,7 +393,8 @@ Status CudaSlice::make_estate() {
   residency.extents_max = chosen_.plan.weights_most() / residency.extent;
   CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, machine_.peer_home(), residency));
   estate_->mover().set_frames(frames_->range());
-  return {};
+  if (options_.switching != Switching::kSleep) return {};
+  return estate_->sleep_to(*device_, machine_.home().memory);
 }
 
 // What is to be there before the slice serves: its own steps wait for no registration of that.
@@ -420,6 +422,9 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   const schedule::HbmPlan& plan = chosen_.plan;
   const Bytes extent = device_->capabilities().extent_bytes;
   engine::EngineOptions engine = options_.engine;
+  if (options_.switching != Switching::kLayers) {
+    engine.core.step_start = engine::StepStart::kAllCached;
+  }
   engine.core.frames = plan.kv / options_.kv_frame;
   engine.core.frame = options_.kv_frame;
   // What stands before the executor may keep the twins for itself.

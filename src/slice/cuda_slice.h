@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "slice/machine.h"
 #include "slice/slice.h"
+#include "slice/switching.h"
 #include "slice/twin_home.h"
 
 namespace causeway::slice {
@@ -25,6 +26,8 @@ struct CudaSliceOptions {
   Bytes weights = {};               // HBM for cached weights; zero: the slice's choice
   Bytes ring = {};  // HBM that the weights of a streamed model pass through; zero: its choice
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
+  // Of models that are cached; baselines also want StepStart::kAllCached, which the slice sets.
+  Switching switching = Switching::kLayers;
   bool graphs = true;                        // decode steps are captured and replayed
   weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
   engine::EngineOptions engine = {};         // frames are the slice's to set

@@ -1,5 +1,5 @@
-// What one thread of a server's CPU computes and reads in a second with this backend's kernels, by
-// order of magnitude: for deciding how its threads are divided, where only what is far from a
+// How much one thread of a server's CPU computes and reads in a second with this backend's kernels,
+// by order of magnitude. It serves to decide how threads are divided, where only what is far from a
 // target counts.
 #pragma once
 

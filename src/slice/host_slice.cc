@@ -139,6 +139,9 @@ Status HostSlice::open(engine::OutputSink& sink) {
   if (options_.executor_front) executor_front_ = options_.executor_front(*executor_);
   engine::StepExecutor& executor = executor_front_ ? *executor_front_ : *executor_;
   engine::EngineOptions engine = options_.engine;
+  if (options_.switching != Switching::kLayers) {
+    engine.core.step_start = engine::StepStart::kAllCached;
+  }
   engine.core.frames = this->frames();
   engine.core.border = border_;
   engine.core.frame = options_.kv_frame;
@@ -187,7 +190,8 @@ Status HostSlice::open_cache() {
   }
   CAUSEWAY_ASSIGN(estate_, WeightEstate::create(*device_, links_, machine_.peer_home(), residency));
   estate_->mover().set_frames(frames_->range());
-  return {};
+  if (options_.switching != Switching::kSleep) return {};
+  return estate_->sleep_to(*device_, machine_.home().memory);
 }
 
 Result<weights::CachedModel> HostSlice::cached_model(const model::ModelCard& card,
@@ -195,7 +199,8 @@ Result<weights::CachedModel> HostSlice::cached_model(const model::ModelCard& car
   const WeightRoom room = weight_room();
   const Bytes budget = most > Bytes(0) ? std::min(most, room.budget) : room.budget;
   if (room.taken_by(card.layout.bytes) <= round_up(budget, room.extent)) {
-    return weights::cached_model(card.layout, card.reading);
+    const weights::CachedModel cached = weights::cached_model(card.layout, card.reading);
+    return options_.switching == Switching::kLayers ? cached : weights::as_a_whole(cached);
   }
   return weights::streamed_model(card.layout, card.reading,
                                  {.extent = room.extent,

@@ -11,6 +11,7 @@
 #include "schedule/hbm_border.h"
 #include "slice/machine.h"
 #include "slice/slice.h"
+#include "slice/switching.h"
 #include "slice/twin_home.h"
 
 namespace causeway::slice {
@@ -22,6 +23,8 @@ struct HostSliceOptions {
   Bytes cache = {};            // for cached weights; zero: weights are read at home
   Bytes ring = {};  // that the weights of a streamed model pass through; zero: the slice's choice
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
+  // Of models that are cached; baselines also want StepStart::kAllCached, which the slice sets.
+  Switching switching = Switching::kLayers;
   int device = 0;                                                     // of the machine
   int threads = 0;  // on which it computes, and no others; zero: all that there are
   // Lets memory move between KV frames and cached weights: both are then whole extents, and

@@ -140,6 +140,28 @@ TEST_F(Answers, AreTheSameHoweverOftenModelsTakeTurns) {
   }
 }
 
+// Baselines: whole models come and go, and are copied out before they do.
+TEST_F(Answers, AreTheSameWhenWholeModelsTakeTurns) {
+  const auto expected = undisturbed();
+  const auto layout = must(model::make_card(small_model(false), DType::kF32, kFrame), "a card");
+  for (const Switching switching : {Switching::kReload, Switching::kSleep}) {
+    HostSliceOptions options{.kv = mib(4), .kv_frame = kFrame, .switching = switching};
+    options.cache = round_up(layout.layout.bytes, kExtent) * 2;
+    open(options, 200e6);
+    for (std::int64_t m = 0; m < kModels; ++m) must(add(ModelId(m), m % 2 == 0), "a model");
+    const int before = sink_.ends();
+    Random random(23);
+    for (int round = 0; round < rounds(60); ++round) {
+      const auto m = static_cast<std::int64_t>(random.below(kModels));
+      const std::int64_t prompt = kPrompts[random.below(std::size(kPrompts))];
+      const RequestId id = ask(ModelId(m), prompt, 8);
+      ASSERT_TRUE(sink_.wait_for_ends(before + round + 1)) << "round " << round;
+      ASSERT_EQ(sink_.of(id).tokens, expected.at({m, prompt})) << "round " << round;
+    }
+    for (const ModelId model : std::exchange(models_, {})) remove(model);
+  }
+}
+
 // Three models whose weights pass through rings beside two that are cached, all larger together
 // than the cache, asked one by one and many at once.
 TEST_F(Answers, AreTheSameWhenWeightsAreStreamed) {

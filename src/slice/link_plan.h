@@ -1,5 +1,5 @@
-// Which links bring a slice's bytes: its GPU's own, and those of GPUs that can pass bytes on to it.
-// Pure.
+// Chooses the links that bring a slice's bytes: its GPU's own, and those of GPUs that can pass
+// bytes on to it. Pure.
 #pragma once
 
 #include <cstdint>

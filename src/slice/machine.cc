@@ -111,8 +111,7 @@ Status Machine::learn_links() {
   if (gpus() > 1 && options_.choice == LinkChoice::kMap) {
     if (const Status read = read_map(); !read.ok()) {
       const std::string what =
-          "weights come over each GPU's own link alone: " + read.error().message +
-          "; `causeway topology` measures which links help when it is asked to";
+          "weights come over each GPU's own link alone: " + read.error().message;
       read.error().code == ErrorCode::kNotFound ? spdlog::info("{}", what)
                                                 : spdlog::warn("{}", what);
     }

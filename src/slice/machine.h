@@ -1,12 +1,13 @@
-// What a process has once beside its home: the GPUs (or modelled devices of the CPU backend), the
-// links over which bytes come to them, and the book of these links' bandwidth. Slices borrow it.
+// The parts of a process of which there is one, beside its home: the GPUs (or modelled devices of
+// the CPU backend), the links over which bytes come to them, and the book of these links'
+// bandwidth. Slices borrow it.
 //
 //   Machine ─┬─ open()     a slice's device, the slice's to keep
-//            └─ connect()  what brings bytes to it: an engine over its own link and the links of
-//                 │        relays, and its claim on the bandwidth
-//                 ├─ relays  a device each, with room for staging; opened when they are first
-//                 needed ├─ shares  one LinkShares
-//                        └─ slices  one SliceBook: who is open, serves, has which memory
+//            └─ connect()  the links that bring bytes to it: an engine over its own link and those
+//                 │        of relays, and its claim on the bandwidth
+//                 ├─ relays  a device each, with room for staging; opened when first needed
+//                 ├─ shares  one LinkShares
+//                 └─ slices  one SliceBook: which slices are open, serve, have which memory
 //
 // A process that sees one GPU opens nothing beside it. Slices are opened and closed by one thread
 // at a time, while others serve; slices() may be asked by any.
@@ -51,7 +52,7 @@ struct LinkOptions {
   int home_gpu = -1;
 };
 
-// What brings bytes to a slice's device.
+// The links that bring bytes to a slice's device.
 struct SliceLinks {
   std::unique_ptr<transfer::LinkClaim> claim;  // for cached weights
   std::unique_ptr<transfer::TransferEngine> engine;
@@ -59,7 +60,7 @@ struct SliceLinks {
   bool from_peer = false;  // weights come from a PeerHome, not from host memory
 };
 
-// What moves a slice's KV between its device and host memory.
+// The mover of a slice's KV between its device and host memory.
 struct KvLinks {
   std::unique_ptr<transfer::LinkClaim> claim_in, claim_out;
   std::unique_ptr<transfer::TransferEngine> own;  // null: the one that brings weights
@@ -84,24 +85,24 @@ class Machine {
   device::CudaMachine* cuda() { return cuda_.get(); }  // nullptr on the CPU
   device::HostMachine* host() { return host_.get(); }  // nullptr on GPUs
   int gpus() const;
-  // What slices can be made of; `gpu`: of which --slices speaks that names none. kInvalidArgument:
-  // it is not there; kDevice.
+  // What slices can be made of. `gpu`: the GPU that --slices means where it names none.
+  // kInvalidArgument: it is not there; kDevice.
   Result<SliceFacts> slice_facts(int gpu = 0);
   SliceBook& slices() { return slices_; }
 
-  // Where weights come from, if it is another GPU's memory; nullptr: host memory.
+  // The other GPU's memory that weights come from; nullptr: they come from host memory.
   PeerHome* peer_home() { return peer_home_.get(); }
 
   // Errors as CudaMachine::open() and HostMachine::open(). Devices go before the machine.
   Result<std::unique_ptr<device::Device>> open(const device::SliceSpec& slice);
-  // For a device of this GPU. What it returns goes before the device. A GPU that could relay but
-  // cannot be opened is left out with a warning. kInvalidArgument for the GPU that is the home of
-  // weights; kUnsupported for one that does not reach it.
+  // Connects a device of this GPU. What it returns goes before the device. A GPU that could relay
+  // but cannot be opened is left out with a warning. kInvalidArgument for the GPU that is the home
+  // of weights; kUnsupported for one that does not reach it.
   Result<SliceLinks> connect(device::Device& device, int gpu);
 
-  // For the same device, what `weights` is for: KV goes the same way as weights that come from host
-  // memory, so that priorities hold between them, else over links to it of its own. `weights` (it
-  // may be empty: there are none) outlives what it returns. Errors as connect().
+  // Connects KV for the same device that `weights` is for. KV goes the same way as weights that
+  // come from host memory, so that priorities hold between them; else over links of its own.
+  // `weights` (it may be empty: there are none) outlives what it returns. Errors as connect().
   Result<KvLinks> connect_kv(device::Device& device, int gpu, const SliceLinks& weights);
 
   const transfer::LinkShares& shares() const { return *shares_; }

@@ -1,5 +1,5 @@
-// What a process has once: host memory, and in it the pool that is the home of all loaded models.
-// Slices borrow both.
+// The parts of a process of which there is one: host memory, and in it the pool that is the home of
+// all loaded models. Slices borrow both.
 #pragma once
 
 #include "base/clock.h"

@@ -26,9 +26,9 @@ class PeerHome {
   PeerHome(std::unique_ptr<device::Device> device,
            std::unique_ptr<transfer::TransferEngine> engine);
 
-  // Where the model's first byte lies; copied there unless it is there already. Each success wants
-  // one remove(). Blocks for the copies. kResourceExhausted, with the numbers: the device has no
-  // memory left for it; a device's error.
+  // Returns the address of the model's first byte, and copies the model there unless it is there
+  // already. Each success wants one remove(). Blocks for the copies. kResourceExhausted, with the
+  // numbers: the device has no memory left for it; a device's error.
   Result<device::MemoryAddress> add(ModelId model, const weights::PinnedModel& home);
   // When no copy from there is under way any more.
   void remove(ModelId model);

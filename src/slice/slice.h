@@ -34,7 +34,7 @@ struct SliceModel {
   double alpha = schedule::kAlphaDefault;  // engine::ModelFacts::alpha
 };
 
-// What a slice has for cached weights. No budget: weights are read at home.
+// How much memory a slice has for cached weights. No budget: weights are read at home.
 struct WeightRoom {
   Bytes budget;
   Bytes extent;  // of which a model takes whole ones
@@ -44,7 +44,7 @@ struct WeightRoom {
   }
 };
 
-// What a slice has, for who decides which models it gets; 0: not known, or no limit.
+// The limits of a slice, by which it is decided which models it gets; 0: not known, or no limit.
 struct SliceLimits {
   double link_bytes_per_second = 0;  // that its link would grant its weights now
   double memory_bytes_per_second = 0;
@@ -95,9 +95,9 @@ class Slice {
   // Bytes that have gone from the device to host memory by the same ways: of KV. Weights are only
   // dropped. Any thread.
   virtual Bytes link_bytes_out() const = 0;
-  // For measuring: the device; what brings weights to it (nullptr: they are read at home); and what
-  // is in use of the device's memory: of a whole GPU by this process or others, of a part of one by
-  // the slice.
+  // For measuring: the device; the engine that brings weights to it (nullptr: they are read at
+  // home); and how much of the device's memory is in use: of a whole GPU by this process and
+  // others, of a part of one by the slice.
   virtual device::Device& device() = 0;
   virtual const SliceLinks* links() const = 0;
   virtual Result<Bytes> device_memory_used() = 0;

@@ -2,10 +2,9 @@
 // serves, because registering host memory holds up the launches of all, and what they have of their
 // GPU's memory, because a slice's share does not depend on what its neighbours have taken so far.
 //
-//   GPU's memory │ others │ slice │ slice │ free │      others: used when the first slice was
-//   opened,
-//                                                       or what is used now beyond the slices'
-//                                                       parts
+//   GPU's memory │ others │ slice │ slice │ free │
+//
+//   others: what was used when the first slice was opened, or is used now beyond the slices' parts
 //
 // Thread-safe; its lock is held while it asks, which must not block. Entries go before the book.
 #pragma once
@@ -22,10 +21,10 @@ namespace causeway::slice {
 
 class SliceBook {
  public:
-  // Of one slice, while it is open.
+  // The entry of one slice, while it is open.
   class Entry {
    public:
-    // By SliceBook::add().
+    // Made by SliceBook::add().
     Entry(SliceBook& book, int gpu, std::function<Bytes()> holds);
     ~Entry();
     Entry(const Entry&) = delete;
@@ -33,7 +32,8 @@ class SliceBook {
 
     // How to find out whether it serves; empty: it does not.
     void set_serves(std::function<bool()> serves);
-    // What it may take of the GPU's memory beside what it `holds`: code, libraries, graphs.
+    // Sets how much of the GPU's memory it may take beside what it `holds`: code, libraries,
+    // graphs.
     void set_beside(Bytes beside);
 
    private:
@@ -51,13 +51,13 @@ class SliceBook {
 
   // Whether any slice of the process serves requests.
   bool serving() const;
-  // What of a GPU's memory the slices have: of `used`, by all, what is not others'.
+  // How much of a GPU's memory the slices use, if all processes together use `used`.
   Bytes slices_use(int gpu, Bytes used) const;
 
  private:
   mutable std::mutex mutex_;  // guards what follows
   std::set<Entry*> entries_;
-  // By GPU: what was used when its first slice was opened, less what that held.
+  // By GPU: how much was used when its first slice was opened, less what that held.
   std::map<int, Bytes> before_;
 };
 

@@ -26,7 +26,7 @@ struct SliceGpu {
   int processors = 0;
   int unit = 1;   // a part has a multiple of it
   int units = 0;  // that parts may have together
-  // What a processor computes and reads; zero: not known.
+  // How much one processor computes and reads in a second; zero: not known.
   double flops_per_second_each = 0;
   double bytes_per_second_each = 0;
   Bytes memory = {};

@@ -18,8 +18,8 @@ namespace causeway::slice {
 
 struct KvHostOptions {
   Bytes bytes = {};  // for twins; zero: KV does not rotate
-  // Of these when the slice opens; the rest comes while it serves, in pieces of this size. Zero:
-  // all.
+  // How much of them is there when the slice opens; the rest comes while it serves, in pieces of
+  // this size. Zero: all.
   Bytes ahead = {};
   Nanos late_max = millis(250);  // kv::KvMoverOptions::late_max
 };
@@ -39,7 +39,7 @@ class TwinHome {
   // each piece how many twins are there more. What fails is left out with a warning. Once.
   // kResourceExhausted: no thread is to be had.
   Status grow(std::function<void(std::int64_t)> there);
-  // At the next few MiB. When this returns, `there` is not called any more. Idempotent.
+  // Stops within the next few MiB. When this returns, `there` is not called any more. Idempotent.
   void stop_growing();
 
   const kv::TwinMemory& twins() const { return *twins_; }
@@ -54,7 +54,7 @@ class TwinHome {
   std::thread growth_;
 };
 
-// Of these frames and twins; the device is the slice's own. All outlive the mover.
+// Makes the mover of these frames and twins; the device is the slice's own. All outlive the mover.
 std::unique_ptr<kv::TransferKvMover> make_kv_mover(device::Device& device, const KvLinks& links,
                                                    const kv::FrameArena& frames, TwinHome& home,
                                                    const kv::KvMoverOptions& options,

@@ -15,6 +15,13 @@ WeightEstate::WeightEstate(std::unique_ptr<weights::TransferMover> mover, PeerHo
                            const weights::ResidencyOptions& options)
     : peer_(peer), mover_(std::move(mover)), cache_(options, *mover_) {}
 
+Status WeightEstate::sleep_to(device::Device& device, device::HostMemory& memory) {
+  CAUSEWAY_ASSIGN(sleeper_, WeightSleeper::open(device, memory));
+  mover_->set_before_drop(
+      [sleeper = sleeper_.get()](Bytes offset, Bytes bytes) { sleeper->copy_out(offset, bytes); });
+  return {};
+}
+
 Result<std::byte*> WeightEstate::place(ModelId model, weights::CachedModel cached,
                                        const weights::PinnedModel& home) {
   auto from = device::MemoryAddress::in_host(home.address());

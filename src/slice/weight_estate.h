@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "model/model_card.h"
 #include "slice/machine.h"
+#include "slice/weight_sleeper.h"
 #include "weights/model_pool.h"
 #include "weights/transfer_mover.h"
 #include "weights/weight_cache.h"
@@ -25,11 +26,16 @@ class WeightEstate {
   WeightEstate(std::unique_ptr<weights::TransferMover> mover, PeerHome* peer,
                const weights::ResidencyOptions& options);  // for create()
 
-  // Where the model will be cached. The home stays pinned until remove(). Errors as
+  // What gives way is copied to `memory`, which outlives the estate, first. Before add(). Errors as
+  // WeightSleeper::open().
+  Status sleep_to(device::Device& device, device::HostMemory& memory);
+  Bytes slept() const { return sleeper_ ? sleeper_->copied() : Bytes(0); }
+
+  // Returns where the model will be cached. The home stays pinned until remove(). Errors as
   // WeightCache::check_fits(), PeerHome::add() and TransferMover::add_model().
   Result<weights::PlacedWeights> add(ModelId model, weights::CachedModel cached,
                                      std::unique_ptr<weights::PinnedModel> home);
-  // After the engine, and with it the cache, has forgotten the model.
+  // Forgets the model, once the engine, and with it the cache, has forgotten it.
   void remove(ModelId model);
 
   std::int64_t cached_extents() const { return mover_->committed(); }
@@ -46,6 +52,7 @@ class WeightEstate {
   std::mutex mutex_;      // guards what follows
   std::map<ModelId, std::unique_ptr<weights::PinnedModel>> homes_;
 
+  std::unique_ptr<WeightSleeper> sleeper_;  // the mover uses it
   std::unique_ptr<weights::TransferMover> mover_;
   weights::WeightCache cache_;
 };

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,7 @@
 
 #include "base/result.h"
 #include "text/jinja/limits.h"
+#include "text/reasoning/reasoning_format.h"
 #include "text/tool_calls/tool_call_format.h"
 
 namespace causeway::text {
@@ -60,14 +62,22 @@ class ChatTemplate {
   Result<std::string> render(const ChatTemplateInput& input) const;
   // Its source reads `tools`: others leave them out without a word.
   bool takes_tools() const { return takes_tools_; }
+  // Special tokens that end a message, beside those that the model's files name. Of a template that
+  // is built in.
+  std::span<const std::string_view> ends() const { return ends_; }
   // By the marks in its source: how a model that it was made for writes calls.
   ToolCallFormat tool_calls() const { return tool_calls_; }
+  // Likewise: how it parts what it thinks from its answer.
+  ReasoningFormat reasoning() const { return reasoning_; }
 
  private:
   explicit ChatTemplate(std::unique_ptr<const jinja::Template> compiled);
   std::unique_ptr<const jinja::Template> compiled_;
+  friend Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory);
+  std::span<const std::string_view> ends_;  // constants
   bool takes_tools_ = false;
   ToolCallFormat tool_calls_ = ToolCallFormat::kNone;
+  ReasoningFormat reasoning_ = ReasoningFormat::kNone;
 };
 
 // For the last message to be continued: `rendered` up to where the text of that message, `content`,
@@ -77,6 +87,8 @@ Result<std::string> cut_behind_final_message(std::string rendered, std::string_v
 
 // Loads from a Hugging Face snapshot: chat_template.jinja wins, else "chat_template" of
 // tokenizer_config.json (a string, or a list of {name, template}, of which "default" is taken).
+// Qwen v1 publishes neither: beside qwen.tiktoken ChatML is built in, as its make_context() writes
+// it, unless generation_config.json says that the model is not for chats ("chat_format").
 // Errors: kNotFound when the model has no template; kIo, kCorrupt, kInvalidArgument naming the
 // file.
 Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory);

@@ -19,15 +19,15 @@ constexpr std::size_t kGrowthAlways = std::size_t{64} << 10;
 // Characters that NFC leaves alone and that never join the character before them. A selection:
 // others take the slow way and come out right as well.
 bool is_inert(char32_t code) {
-  struct Span {
+  struct CodeRange {
     char32_t first, last;
   };
-  static constexpr Span kInert[] = {
+  static constexpr CodeRange kInert[] = {
       {0x0000, 0x02FF}, {0x0400, 0x0482}, {0x048A, 0x052F}, {0x2010, 0x2027},  {0x2030, 0x205E},
       {0x2500, 0x25FF}, {0x3001, 0x3029}, {0x3041, 0x3096}, {0x30A1, 0x30FA},  {0x3400, 0x4DBF},
       {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0xFF01, 0xFF60}, {0x1F300, 0x1FAFF}};
   return std::any_of(std::begin(kInert), std::end(kInert),
-                     [code](Span span) { return code >= span.first && code <= span.last; });
+                     [code](CodeRange range) { return code >= range.first && code <= range.last; });
 }
 
 utf8proc_propval_t combining_class(utf8proc_int32_t code) {

@@ -6,6 +6,7 @@
 namespace causeway::text {
 namespace {
 
+using Behavior = PreTokenizer::Behavior;
 using json::Element;
 
 constexpr std::string_view kGpt2Words =
@@ -31,7 +32,6 @@ Result<Pattern> read_pattern(Element step, const std::string& where) {
 }
 
 Result<PreTokenizer::Behavior> read_behavior(Element step, const std::string& where) {
-  using Behavior = PreTokenizer::Behavior;
   CAUSEWAY_ASSIGN(const auto name, json::get_string(step, "behavior", "", where));
   if (name == "Removed") return Behavior::kRemoved;
   if (name == "Isolated") return Behavior::kIsolated;
@@ -154,10 +154,9 @@ Status add_delimiter(Element step, const std::string& where, PreTokenizer& out) 
   return {};
 }
 
-// Those that are a Split with an expression of their own.
+// Those that need no reader of their own: most are a Split with a certain expression.
 Status add_named_split(Element step, std::string_view type, const std::string& where,
                        PreTokenizer& out) {
-  using Behavior = PreTokenizer::Behavior;
   if (type == "CharDelimiterSplit") return add_delimiter(step, where, out);
   if (type == "WhitespaceSplit") return add_split_at(kWhiteSpace, Behavior::kRemoved, out);
   if (type == "Digits") {
@@ -174,6 +173,10 @@ Status add_named_split(Element step, std::string_view type, const std::string& w
   if (type == "BertPreTokenizer") {
     CAUSEWAY_TRY(add_split_at(kWhiteSpace, Behavior::kRemoved, out));
     return add_split_at(kPunctuation, Behavior::kIsolated, out);
+  }
+  if (type == "UnicodeScripts") {
+    out.add(PreTokenizer::UnicodeScripts{});
+    return {};
   }
   if (type != "Whitespace") return unknown_component("pre_tokenizer", type);
   CAUSEWAY_TRY(add_split_at(kWhiteSpace, Behavior::kRemoved, out));

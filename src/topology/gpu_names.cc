@@ -10,7 +10,7 @@ namespace causeway::topology {
 namespace {
 
 constexpr std::string_view kGpu = "GPU-", kInstance = "MIG-";
-constexpr std::size_t kQuotedMax = 80;  // of what somebody wrote, in a message
+constexpr std::size_t kQuotedMax = 80;  // of a name that a user gave, in a message
 constexpr unsigned kGpusNamedMax = 256, kInstancesMax = 64;
 constexpr unsigned kUuidMax = 96;     // of the library's texts, with the end
 constexpr std::size_t kUuidMin = 40;  // "MIG-" and 32 digits in five groups
@@ -122,7 +122,7 @@ Error about_instance(std::string_view name, std::span<const NamedGpu> gpus) {
   const std::string whole = *found ? (*found)->uuid : std::string(kInstance) + "…";
   return invalid_argument(quoted(name) +
                           ": a process has one MIG instance: a worker process can have " + whole +
-                          ", or this one if it is started with CUDA_VISIBLE_DEVICES=" + whole);
+                          ", or this process if that is all that it sees");
 }
 
 // "MIG-8f3c" or "MIG-8f3c:all".
@@ -142,8 +142,7 @@ Result<ChosenInstance> chosen_instance(std::string_view entry, std::span<const N
     return invalid_argument(
         quoted(name) +
         " has to be the whole name, since the driver lists no MIG instance: there is none, or "
-        "listing them takes permission (NVIDIA_MIG_MONITOR_DEVICES, or "
-        "/proc/driver/nvidia/capabilities/mig/monitor)");
+        "listing them takes permission (/proc/driver/nvidia/capabilities/mig/monitor)");
   }
   return ChosenInstance{std::string(name), ""};
 }
@@ -189,7 +188,7 @@ Result<int> number_of_gpu(std::string_view name, std::span<const NamedGpu> gpus,
   }
   if (number) return *number;
   return invalid_argument("there is no GPU " + quoted(name) + " in this process's sight; " +
-                          what_there_is(gpus, seen) + "; see CUDA_VISIBLE_DEVICES");
+                          what_there_is(gpus, seen));
 }
 
 bool names_instances(std::string_view slices) { return slices.starts_with(kInstance); }

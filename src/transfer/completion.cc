@@ -83,7 +83,7 @@ Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   (void)spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
   const Entry& entry = entries_.at(ticket);  // stays: the caller has not released it
-  CAUSEWAY_DCHECK(!entry.released, "who has let go of a transfer waits for it");
+  CAUSEWAY_DCHECK(!entry.released, "a caller waits for a transfer that it has let go of");
   changed_.wait_for(lock, std::chrono::nanoseconds(left().count),
                     [&] { return entry.outcome || entry.soon; });
   // Also when the end has been near since before: what takes 5 ms would else sleep for the last.

@@ -30,7 +30,7 @@ class CompletionBoard {
   void release(Ticket ticket);
   // Once per ticket, which may have been released. Tells the ticket's listener, on this thread.
   void complete(Ticket ticket, const Status& outcome);
-  // The last of its bytes are on their way: who sleeps until its end gets up and polls again,
+  // The last of its bytes are on their way: a thread that sleeps until its end wakes and polls,
   // because to wake takes longer than is left to lose. Before complete(), any number of times.
   void ends_soon(Ticket ticket);
 

@@ -34,7 +34,7 @@ Result<std::unique_ptr<DeviceProber>> DeviceProber::create(std::vector<device::D
 
 DeviceProber::~DeviceProber() {
   engine_.reset();
-  // All copies have ended, so nobody uses it; a region that was never made is no loss.
+  // All copies have ended, so the region is not used; one that was never made is no loss.
   if (region_.valid()) (void)memory_.release(region_);
 }
 

@@ -23,9 +23,9 @@ constexpr double kSampleMin = 0.4;  // of the rate so far
 // thread's waking, which say nothing of the link. Tasks of a few chunks have no others: by these
 // times all relays had looked slow, and tasks of 12 MiB went over one link.
 constexpr Nanos kStart = micros(150);
-// By then a link is thought to give what the map says again, unless a chunk is on it: who looks
-// slow is given no chunks of small tasks, and would look slow for as long as nothing large comes.
-// Without a map nothing is forgotten.
+// By then a link is thought to give what the map says again, unless a chunk is on it: a link that
+// looks slow is given no chunks of small tasks, and would look slow for as long as nothing large
+// comes. Without a map nothing is forgotten.
 constexpr Nanos kForget = millis(20);
 
 SetTuner::Start tuner_start(const WayFacts& way, int target) {

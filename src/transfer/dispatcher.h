@@ -10,7 +10,7 @@
 //
 // A blocked link finishes nothing, so it pulls nothing: back-pressure needs no measuring.
 // Deviations from the paper: priorities rank before direct-first; link sets (path_facts.h) bound
-// who relays; chunks shrink and slow links stand back near the end of a task.
+// which GPUs relay; chunks shrink and slow links stand back near the end of a task.
 //
 // Not thread-safe. Deterministic.
 #pragma once
@@ -79,7 +79,7 @@ struct Chunk {
   device::CopyPriority priority = device::CopyPriority::kStep;
   ByteRange range;
   // All bytes of its task before this chunk were pulled by the target's own link and none of them
-  // has failed: who does the link's chunks in order has done the task with this one.
+  // has failed: doing the link's chunks in order ends the task with this one.
   bool completes = false;
   bool relayed() const { return link != target; }
 };

@@ -166,8 +166,8 @@ class TransferEngine::State {
       total += segment.bytes;
     }
     if (total == Bytes(0) || total >= express_bytes_end) return false;
-    // One at a time, so that no more of it stands before an urgent copy than a chunk would; but who
-    // drops the handle before the end lets the next one in.
+    // One at a time, so that no more of it stands before an urgent copy than a chunk would; but a
+    // caller that drops the handle before the end lets the next one in.
     if (total >= options.dispatch.multipath_bytes_min && !lane.idle()) return false;
     return request.after == nullptr || is_done(*request.after);
   }
@@ -176,7 +176,7 @@ class TransferEngine::State {
     return done.ok() && *done;
   }
 
-  // Where nobody can relay, what would be a single chunk needs no thread of the engine either.
+  // Where no GPU can relay, a copy of a single chunk needs no thread of the engine either.
   static Bytes end_of_express(const DispatchOptions& dispatch, std::size_t links) {
     if (links > 1) return dispatch.multipath_bytes_min;
     return std::max(dispatch.multipath_bytes_min, dispatch.chunk_bytes_direct + Bytes(1));
@@ -268,7 +268,7 @@ class TransferEngine::State {
     bool copying = false;
     bool idle = true;
   };
-  // A submitter who has the loop gives it back soon: sleeping until then would take longer. The
+  // A submitter that has the loop gives it back soon: sleeping until then would take longer. The
   // time is read after that, or ends would seem to be seen before they were.
   Look look_once(std::vector<Submission>& arrived) {
     std::unique_lock at_work(loop_mutex, std::defer_lock);

@@ -373,7 +373,7 @@ void EngineLoop::collect_ended_tasks() {
   }
   for (const TaskEnd& task : dispatcher_.take_ended()) {
     const auto found = running_.find(task.task);
-    CAUSEWAY_CHECK(found != running_.end(), "a task that nobody runs ended");
+    CAUSEWAY_CHECK(found != running_.end(), "a task ended that was not running");
     const Running running = found->second;
     running_.erase(found);
     if (task.ok) {

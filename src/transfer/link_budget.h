@@ -1,7 +1,7 @@
-// Who may use how much of the links (docs/decisions/0012-link-budgets.md): reservations are vectors
-// of bytes per second over the resources that machines share between links (each link each way, its
-// duplex sum, a socket, peer ports). Weight streaming, rotation, relays and promotion reserve here;
-// no module keeps a bandwidth number of its own.
+// How much of the links each claim may use (docs/decisions/0012-link-budgets.md): reservations are
+// vectors of bytes per second over the resources that machines share between links (each link each
+// way, its duplex sum, a socket, peer ports). Weight streaming, rotation, relays and promotion
+// reserve here; no module keeps a bandwidth number of its own.
 //
 // A purpose may have a floor on a resource (KV coming in keeps a minimum): what others reserve
 // leaves room for it.

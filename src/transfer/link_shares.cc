@@ -226,7 +226,8 @@ void LinkShares::check_integrity() const {
   budget_.check_integrity();
   std::vector<double> sums(budget_.resources().size(), 0);
   for (const LinkClaim* claim : claims_) {
-    CAUSEWAY_CHECK(claim->begun_ == claim->reservation_.valid(), "who copies has reserved");
+    CAUSEWAY_CHECK(claim->begun_ == claim->reservation_.valid(),
+                   "a claim that copies has reserved");
     if (!claim->begun_) continue;
     for (const ResourceShare& share : claim->taken_) {
       sums[at(share.resource)] += share.bytes_per_second;

@@ -1,4 +1,4 @@
-// A process's one book of bandwidth: a LinkBudget that divides what the links have among those who
+// A process's one book of bandwidth: a LinkBudget that divides what the links have among those that
 // move bytes over them at the same time. Each client holds a claim, begins it when copies are under
 // way and ends it after; whenever one does, the links are divided anew and the budget's
 // reservations follow.

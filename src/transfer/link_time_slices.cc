@@ -7,7 +7,7 @@
 namespace causeway::transfer {
 namespace {
 
-// Later than this is a time slice of somebody else. What links of our own take from each other
+// Later than this is a time slice of another program. What links of our own take from each other
 // behind a switch or a socket comes to less, as do a chunk's launch, a relay's other half and most
 // pauses of a processor.
 constexpr std::int64_t kLateMin = 3;  // times its own time
@@ -37,7 +37,7 @@ void LinkTimeSlices::ended(Bytes bytes, Nanos took, double alone) {
     theirs_ = late;
     ours_ = chunk_;
   } else {
-    // Nobody took the time that was left to them.
+    // The others did not take the time that was left to them.
     if (first_) theirs_ = Nanos(0);
     ours_ += chunk_;
   }

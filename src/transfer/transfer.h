@@ -57,7 +57,7 @@ struct Segment {
 };
 
 // Hears of a transfer's end on the engine's thread, as soon as its bytes are at their target (or it
-// failed). Must be quick and not call the engine. For who cannot wait for a Completion.
+// failed). Must be quick and not call the engine. For callers that cannot wait for a Completion.
 class TransferListener {
  public:
   virtual ~TransferListener() = default;
@@ -87,12 +87,12 @@ struct TransferRequest {
   LinkSet only = {};
   // Must stay until it has been called, once; not called when submit() fails. nullptr: none.
   TransferListener* listener = nullptr;
-  // Raised when all bytes are at their target, before anybody hears of the end: by the copy stream
-  // itself where the whole transfer went over the target's own link in order, else by the engine's
-  // thread. A transfer that fails leaves it to the submitter, who raises it for those that wait.
-  // It says only that the bytes are there: whether their memory may be used for something else,
-  // the completion says. Must stay until then, and after a kDeadlineExceeded for good. Transfers
-  // that share one must end in the order of their values.
+  // Raised when all bytes are at their target, before any listener hears of the end: by the copy
+  // stream itself where the whole transfer went over the target's own link in order, else by the
+  // engine's thread. A transfer that fails leaves it to the submitter, which raises it for those
+  // that wait. It says only that the bytes are there: whether their memory may be used for
+  // something else, the completion says. Must stay until then, and after a kDeadlineExceeded for
+  // good. Transfers that share one must end in the order of their values.
   device::Semaphore* signal = nullptr;
   std::uint32_t signal_value = 0;
 };

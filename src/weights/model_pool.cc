@@ -62,7 +62,7 @@ class Beside {
   std::thread thread_;
 };
 
-// Small numbers exactly: "0 MiB do not fit 0 MiB" helps nobody.
+// Small numbers are told exactly: "0 MiB do not fit 0 MiB" does not help.
 std::string in_mib(Bytes bytes) {
   if (bytes < mib(10)) return std::to_string(bytes.count / kib(1).count) + " KiB";
   return std::to_string(bytes.count / mib(1).count) + " MiB";
@@ -225,7 +225,7 @@ Status ModelPool::unload(ModelId id, const HomeLeaves& home_leaves) {
     if (!found->second) return unavailable("the model is being loaded or unloaded");
     if (found->second->pins.load() > 0) return unavailable("the model is in use");
     model = std::move(found->second);
-    // Null is "being loaded": nobody takes its place or its bytes before they are free.
+    // Null is "being loaded": no other model takes its place or its bytes before they are free.
   }
   if (home_leaves) home_leaves({model->region, Bytes(0)}, model->layout.bytes);
   state_->release(model->region);

@@ -101,7 +101,7 @@ struct ModelDemand {
 
 enum class GroupPlace : std::uint8_t { kHome, kArriving, kCached };
 
-// Who needs how many extents. Models that never fit beside the pinned ones want none.
+// How many extents each model needs. Models that never fit beside the pinned ones want none.
 struct ExtentDemand {
   std::int64_t used = 0;  // that hold groups
   // Of those, of models without requests, and of groups that are not required; none that is pinned.

@@ -1,4 +1,4 @@
-// What decide() does: who comes, and who gives way.
+// Residency::decide(): which groups come, and which models give way.
 #include <algorithm>
 #include <tuple>
 #include <utility>

@@ -220,6 +220,12 @@ void TransferMover::decommit(Model& model, const WeightCommand& command) {
       command.first_extent + command.extents > model.place.model.stream->ring_first) {
     hide_ring(model);
   }
+  const Bytes size = device_.arena().extent_bytes();
+  const bool told = before_drop_ && !model.place.model.streams() &&
+                    model.range.committed(command.first_extent, command.extents);
+  if (told) {
+    before_drop_(model.range.offset() + size * command.first_extent, size * command.extents);
+  }
   for (std::int64_t i = 0; i < command.extents; ++i) {
     const std::int64_t extent = command.first_extent + i;
     if (!model.range.committed(extent, 1)) continue;

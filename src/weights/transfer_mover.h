@@ -53,6 +53,11 @@ class TransferMover final : public WeightMover {
   // outlives the mover, and only the mover commits and decommits its extents from now on.
   void set_frames(device::AddressRange& frames) { frames_ = &frames; }
 
+  // Called on the mover's thread before memory is taken from a model that is not streamed: which
+  // part of the arena, all of it with memory. Before the first command.
+  using BeforeDrop = std::function<void(Bytes offset, Bytes bytes)>;
+  void set_before_drop(BeforeDrop before_drop) { before_drop_ = std::move(before_drop); }
+
   // Reserves the model's addresses, which stay until remove_model(): where its first byte will be.
   // Any thread. kResourceExhausted: no addresses are left; a device's error.
   Result<std::byte*> add_model(ModelId model, Place place);
@@ -115,6 +120,7 @@ class TransferMover final : public WeightMover {
   transfer::TransferEngine& engine_;
   transfer::LinkClaim& claim_;
   device::AddressRange* frames_ = nullptr;
+  BeforeDrop before_drop_;
   std::function<void()> notify_;
   std::atomic<std::int64_t> committed_{0};  // written by the mover's thread
 

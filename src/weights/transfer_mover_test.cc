@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "base/testing/must.h"
 #include "device/host/host_machine.h"
 #include "transfer/testing/faulty_device.h"
@@ -110,6 +112,29 @@ TEST_F(MoverTest, GivesItBackWhenItGoesWithCommandsLeft) {
   mover_.reset();
   EXPECT_EQ(reserved(), 0);
   shares_->check_integrity();
+}
+
+// Who copies out what goes finds all of it in memory.
+TEST_F(MoverTest, TellsWhatGoesBeforeItsMemoryDoes) {
+  std::vector<std::pair<Bytes, Bytes>> told;
+  std::int64_t committed = -1;
+  mover_->set_before_drop([&](Bytes offset, Bytes bytes) {
+    told.emplace_back(offset, bytes);
+    committed = mover_->committed();
+  });
+  add();
+  bring(3);
+  ASSERT_EQ(wait_for_ends(3), 0);
+  const WeightCommand drop{
+      .kind = Kind::kDecommit, .model = kModel, .first_extent = 1, .extents = 2};
+  mover_->submit({&drop, 1});
+  const Nanos end = clock_.now() + seconds(20);
+  while (mover_->committed() > 1 && clock_.now() < end) std::this_thread::yield();
+  EXPECT_EQ(mover_->committed(), 1);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].second, kExtent * 2);
+  EXPECT_EQ(told[0].first % kExtent, Bytes(0));
+  EXPECT_EQ(committed, 3);
 }
 
 // Another purpose has all of the link: copies go nevertheless.

@@ -24,6 +24,17 @@ CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep
   return model;
 }
 
+CachedModel as_a_whole(const CachedModel& cached) {
+  CAUSEWAY_CHECK(!cached.groups.empty() && !cached.streams(), "a model that is cached has groups");
+  Bytes begin = cached.groups.front().offset, end = begin;
+  for (const ResidentGroup& group : cached.groups) {
+    begin = std::min(begin, group.offset);
+    end = std::max(end, group.offset + group.bytes);
+  }
+  return {.groups = {{.offset = begin, .bytes = end - begin}},
+          .layout_groups = {cached.layout_groups.front()}};
+}
+
 namespace {
 
 // With memory of their own.

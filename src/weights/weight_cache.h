@@ -47,6 +47,10 @@ inline constexpr Bytes kPieceBytes = mib(64);
 
 CachedModel cached_model(const WeightLayout& layout, std::span<const ReadingStep> reading);
 
+// The same as one group, which is there or is not: baselines that load whole models. No step may
+// begin before it is cached.
+CachedModel as_a_whole(const CachedModel& cached);
+
 // Of a model that is larger than its share: its resident groups, and memory for the slots of
 // experts, or for a ring. Errors as plan_stream().
 Result<CachedModel> streamed_model(const WeightLayout& layout, std::span<const ReadingStep> reading,

@@ -61,7 +61,7 @@ class Channel {
     weights::FileDescriptor descriptor;
   };
 
-  // Of the frame, what the socket takes now. With the mutex.
+  // Writes the frame's first bytes, as many as the socket takes now. With the mutex.
   Result<std::size_t> put(std::span<const std::byte> bytes, int descriptor);
   Status flush();
   Status read();

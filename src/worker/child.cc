@@ -22,7 +22,7 @@ namespace causeway::worker {
 namespace {
 
 constexpr Nanos kKilledWithin = seconds(5);
-constexpr Nanos kEndLook = millis(5);  // where the end of a process wakes nobody
+constexpr Nanos kEndLook = millis(5);  // where the end of a process wakes no thread
 
 // As exec takes them: pointers with nullptr behind the last.
 class Texts {
@@ -152,7 +152,7 @@ bool Child::wait_now() {
   int status = 0;
   const pid_t got = ::waitpid(pid_, &status, WNOHANG);
   if (got == 0 || (got < 0 && errno == EINTR)) return false;
-  ended_ = got > 0 ? in_words(status) : "ended";  // somebody else has waited for it
+  ended_ = got > 0 ? in_words(status) : "ended";  // another thread has waited for it
   pid_ = -1;
   return true;
 }

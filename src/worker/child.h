@@ -1,4 +1,4 @@
-// A process that is this one's to start, to kill and to wait for.
+// A process that this one has started, kills and waits for.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace causeway::worker {
 
-// What a child finds its end of the connection under.
+// The descriptor under which a child finds its end of the connection.
 inline constexpr int kChildSocket = 3;
 
 class Child {

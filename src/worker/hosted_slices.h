@@ -34,13 +34,13 @@ class HostedSlices {
   HostedSlices& operator=(const HostedSlices&) = delete;
 
   Status prepare(const WorkerPlan& plan, SliceOpener& opener);
-  // After prepare(), of the same.
+  // Opens the slices of the same plan, after prepare().
   Status open(WorkerPlan plan, SliceOpener& opener);
   // Until the connection ends: always an error. kUnavailable: the supervisor has gone.
   Status serve();
 
  private:
-  // What a slice produces goes to the supervisor.
+  // Sends what a slice produces to the supervisor.
   class Sink final : public engine::OutputSink {
    public:
     Sink(Channel& channel, std::int32_t slice) : channel_(channel), slice_(slice) {}
@@ -76,7 +76,8 @@ class HostedSlices {
     std::variant<Attach, Detach, Submit> what;
     weights::FileDescriptor region;
   };
-  // Of an attached model, for answers that have a form; read when the first is asked for.
+  // The compiler for answers of an attached model that have a form; its tokenizer is read when the
+  // first is asked for.
   struct Forms {
     std::filesystem::path directory;
     std::vector<TokenId> eos;

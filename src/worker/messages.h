@@ -1,5 +1,5 @@
-// What supervisor and worker say to each other: plain data. docs/design/worker.md has who says what
-// when; fields.h has the fields that are sent.
+// The messages between supervisor and worker: plain data. docs/design/worker.md has which side
+// sends which, and when; fields.h has the fields that are sent.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@
 namespace causeway::worker {
 
 inline constexpr std::uint32_t kProtocol = 5;
-inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // nobody else's first bytes
+inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // the first bytes of no other protocol
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
 enum class Backend : std::uint8_t { kHost, kCuda };
 
-// What a slice of the worker has; zero of memory: its own choice, as in the slice's options.
+// The memory that a slice of the worker has; zero: its own choice, as in the slice's options.
 struct SlicePlan {
   std::int32_t processors = 0;  // of the GPU, or threads; zero: all
   double share = 1;             // of what the GPU's memory has for slices
@@ -83,12 +83,13 @@ struct Opened {
   };
   std::vector<Slice> slices;
 };
-// Of Prepare or Open: the worker ends.
+// Prepare or Open has failed: the worker ends.
 struct Failed {
   Error error;
 };
 
-// With the descriptor of the region in which the model's weights lie from the beginning.
+// A model is to be attached. The message carries the descriptor of the region in which the model's
+// weights lie from the beginning.
 struct Attach {
   std::int64_t call = 0;  // by which the answer is known
   std::int32_t slice = 0;
@@ -124,7 +125,7 @@ struct Detached {
 struct Submit {
   std::int32_t slice = 0;
   request::Request request;
-  // Of request.constraint, where that is not null: it is compiled again where it is used.
+  // Whether request.constraint is there: it is compiled again where it is used.
   bool formed = false;
   request::ConstraintText form = {};
 };
@@ -149,7 +150,7 @@ struct Stepping {
   std::vector<RequestId> requests;
 };
 
-// What has changed since the last one.
+// The observations that have changed since the last message.
 struct Observed {
   std::int32_t slice = 0;
   request::Observation all;  // link_bytes: of the slice
@@ -162,10 +163,10 @@ using Message =
                  Submit, Cancel, Outputs, Observed, Alive, Queued, Stepping>;
 
 std::vector<std::byte> encode(const Message& message);
-// Of any bytes. kCorrupt.
+// Reads any bytes. kCorrupt.
 Result<Message> decode(std::span<const std::byte> bytes);
 
-// Of two builds that part. kUnsupported names both.
+// Compares both sides' builds. kUnsupported names them if they differ.
 Status check_hello(const Hello& theirs, const Hello& ours);
 
 }  // namespace causeway::worker

@@ -1,4 +1,4 @@
-// How a lost worker comes back: how long it waits before, and how long each part took.
+// The pauses before a lost worker is started again, and how long each part of a start took.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct RestartParts {
   Nanos all = {};      // since the loss was noticed
 };
 
-// In one line. tests/e2e/fleet_replay.py reads it.
+// The parts in one line, which tests/e2e/fleet_replay.py reads.
 std::string in_words(const RestartParts& parts);
 
 }  // namespace causeway::worker

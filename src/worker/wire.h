@@ -31,7 +31,7 @@ namespace causeway::worker {
 inline constexpr std::int64_t kCountMax = std::int64_t{1} << 53;
 inline constexpr std::size_t kTextMax = 64 << 10;  // of messages for people; more is cut off
 
-// What fields() takes: T to read into, or const T to write.
+// A field as fields() takes it: T to read into, or const T to write.
 template <typename Visitor, typename T>
 using Of = std::conditional_t<Visitor::kReads, T, const T>;
 
@@ -123,7 +123,7 @@ class Reader {
     get(value);
     value = std::clamp<std::int64_t>(value, 0, kCountMax);
   }
-  // For people: valid UTF-8, and not too long.
+  // A text for people: valid UTF-8, and not too long.
   void text(std::string& value);
   void fail() {
     failed_ = true;
@@ -143,7 +143,7 @@ class Reader {
     left_ = left_.subspan(size);
     return true;
   }
-  // Of items that take a byte each at the least.
+  // The number of items, each of which takes a byte at least.
   std::size_t items() {
     std::uint32_t count = 0;
     get(count);

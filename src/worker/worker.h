@@ -37,7 +37,8 @@ struct WorkerOptions {
   Nanos prepare_max = seconds(60);
   Nanos open_max = seconds(120);
   Nanos attach_max = seconds(300);  // registering a model's memory takes its time
-  // For a killed process to end: the driver first gives back hundreds of GB of registered memory.
+  // How long a killed process may take to end: the driver first gives back hundreds of GB of
+  // registered memory.
   Nanos end_max = seconds(30);
   // Before it is started again for the second time in a row, and then doubled, while it neither
   // gives a token nor lives for a second. The first time there is none.
@@ -57,15 +58,15 @@ class WorkerSlice final : public fleet::FleetSlice {
   // here): kUnavailable while the worker is lost. What its engine refuses ends with that error.
   Status submit(request::Request request) override;
   void cancel(RequestId request) override;
-  // As of a few milliseconds ago. `lost` until returned(), however soon the process is back.
-  // Counters go on over restarts.
+  // The observation of a few milliseconds ago. `lost` until returned(), however soon the process is
+  // back. Counters go on over restarts.
   request::Observation observe() const override;
   request::Observation observe(ModelId model) const override;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const override;
   // kUnavailable: the worker is lost, or was while it attached.
   Result<fleet::AttachedModel> attach(const fleet::CatalogueEntry& entry,
                                       const fleet::ModelSource& source, bool pinned) override;
-  // Of a worker that is lost: nothing is attached any more.
+  // Detaches a model. Nothing is attached to a worker that is lost.
   Status detach(ModelId model, Nanos timeout) override;
   std::vector<RequestId> suspects() const override;
   Bytes link_bytes() const override;
@@ -73,7 +74,7 @@ class WorkerSlice final : public fleet::FleetSlice {
   bool restarts() const override { return true; }
   bool returned() override;
 
-  // As its process said when it was opened first.
+  // How many frames its process said that it has when it was opened first.
   std::int64_t frames() const;
   slice::WeightRoom weight_room() const;
   slice::SliceLimits limits() const;
@@ -103,7 +104,7 @@ class Worker {
   // Ends the process, and what requests it has (kCancelled). Idempotent; not from the sink.
   void stop();
 
-  // For tests and for who watches: the process that runs now, -1: none does; how often it was
+  // For tests and monitoring: the process that runs now (-1: none does), and how often it was
   // started.
   int pid() const;
   std::int64_t starts() const;

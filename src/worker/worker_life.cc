@@ -12,7 +12,8 @@
 namespace causeway::worker {
 namespace {
 
-constexpr Nanos kLongLived = seconds(1);  // who lived so long is no sign of trouble to come
+constexpr Nanos kLongLived =
+    seconds(1);  // a worker that lived so long is no sign of trouble to come
 constexpr Nanos kPoll = seconds(1);       // an upper bound of waits that are woken
 constexpr Nanos kLook = millis(20);       // of waits that are not
 
@@ -33,7 +34,7 @@ bool knows(std::int64_t vocab, TokenId token) {
   return token >= 0 && (vocab == 0 || token < vocab);
 }
 
-// Whoever reads it looks tokens up without asking.
+// The server looks tokens up without asking whether they are within the vocabulary.
 bool makes_sense(const request::Output& output, std::int64_t vocab) {
   return std::all_of(output.tokens.begin(), output.tokens.end(), [&](const auto& token) {
     return knows(vocab, token.token) &&
@@ -224,7 +225,7 @@ std::vector<RequestId> Worker::State::One::active() const {
 Status Worker::State::take(std::int64_t number, Answer answer) {
   const std::scoped_lock lock(mutex_);
   const auto at = answers_.find(number);
-  if (at == answers_.end()) return {};  // who asked has given up
+  if (at == answers_.end()) return {};  // the caller has given up
   at->second = std::move(answer);
   changed_.notify_all();
   return {};

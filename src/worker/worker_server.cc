@@ -27,7 +27,7 @@ Status greet(Channel& channel, const WorkerServerOptions& options, const Clock& 
   CAUSEWAY_TRY(channel.send(encode(ours)));
   CAUSEWAY_ASSIGN(const auto first, await_message(channel, options.hello_max, clock));
   const Hello* const theirs = std::get_if<Hello>(&first.first);
-  if (theirs == nullptr) return corrupt("the supervisor does not say who it is");
+  if (theirs == nullptr) return corrupt("the supervisor's first message is not its version");
   return check_hello(*theirs, ours);
 }
 

@@ -20,9 +20,9 @@ namespace causeway::worker {
 class SliceOpener {
  public:
   virtual ~SliceOpener() = default;
-  // Once, before any slice, and while a process before this one may still have its slices' memory:
-  // this takes none of a slice's, on the device or of the host. Driver, contexts, libraries: what
-  // else takes time. Home and clock outlive what it returns.
+  // Called once, before any slice, and while a process before this one may still have its slices'
+  // memory: so it takes none of a slice's, on the device or of the host. It opens driver, contexts
+  // and libraries, which take their time. Home and clock outlive what it returns.
   virtual Result<std::unique_ptr<slice::Machine>> open_machine(const WorkerPlan& plan,
                                                                slice::ModelHome& home,
                                                                const Clock& clock) = 0;
@@ -35,7 +35,7 @@ class SliceOpener {
 
 struct WorkerServerOptions {
   std::string version;            // of the build: the supervisor must be of the same
-  Nanos hello_max = seconds(10);  // that the supervisor may take to say who it is, and its plan
+  Nanos hello_max = seconds(10);  // that the supervisor may take to send its version and its plan
   // Between Prepared and Open: a process before this one ends meanwhile.
   Nanos open_wait_max = seconds(120);
   Nanos observe_every = millis(5);

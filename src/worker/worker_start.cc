@@ -81,7 +81,7 @@ Status Worker::State::greet(Channel& channel) {
   CAUSEWAY_TRY(channel.send(encode(ours)));
   CAUSEWAY_ASSIGN(const Message hello, await(channel, options_.hello_max));
   const Hello* const theirs = std::get_if<Hello>(&hello);
-  if (theirs == nullptr) return corrupt("it does not say who it is");
+  if (theirs == nullptr) return corrupt("its first message is not its version");
   return check_hello(*theirs, ours);
 }
 

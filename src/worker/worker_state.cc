@@ -129,7 +129,7 @@ std::optional<Worker::State::Answer> Worker::State::call(std::unique_lock<std::m
   if (!ended) {
     hangs_ = "it did not answer within " + std::to_string(timeout / millis(1)) + " ms";
     channel_->wake();
-    // Who asked finds it lost.
+    // The caller finds it lost.
     const std::int64_t start = starts_;
     changed_.wait_for(lock, kNoticed, [&] { return channel_ == nullptr || starts_ != start; });
   }

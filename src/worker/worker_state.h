@@ -1,4 +1,4 @@
-// What a Worker knows, and its thread, which reads what the process says, finds out that it is
+// The state of a Worker, and its thread, which reads what the process says, finds out that it is
 // lost, and starts it again. Internal to this room.
 #pragma once
 
@@ -74,7 +74,7 @@ class Worker::State {
     std::map<ModelId, Seen> models_seen;
     std::string lost;  // why, until returned()
 
-    // Those that are in a step, or may be about to be taken in.
+    // The requests that are in a step, or may be about to be taken into one.
     std::vector<RequestId> active() const;
     bool has(ModelId model) const { return models.contains(model) || model == attaching; }
   };
@@ -100,7 +100,7 @@ class Worker::State {
 
   // The thread's, and start()'s before it runs.
   void run();
-  // Of a process, until it serves (worker_start.cc).
+  // Brings a process up until it serves (worker_start.cc).
   Status connect();
   Status greet(Channel& channel);
   Status prepare(Channel& channel);
@@ -120,7 +120,7 @@ class Worker::State {
   Status take(const Stepping& stepping);
   Result<One*> from(std::int32_t slice);
   void lose(const Error& why);
-  // With the lock: all requests that it has, as they end.
+  // Takes all requests that it has, as they end. With the lock.
   Ends take_requests(request::FinishReason reason, const Error& why);
   // Waits before another process is started; false: the worker is to stop.
   bool pause(Nanos length);
@@ -149,7 +149,7 @@ class Worker::State {
   int pid_ = -1;
   std::int64_t calls_ = 0;
   std::map<std::int64_t, std::optional<Answer>> answers_;  // of calls that wait
-  std::string hangs_;                                      // found by who waited for it
+  std::string hangs_;                                      // found by the caller that waited for it
 
   std::thread thread_;
 };

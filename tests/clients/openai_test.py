@@ -6,6 +6,7 @@ it. CAUSEWAY_QUEUE is how many requests it lets wait (64 when not given). The mo
 has a chat template; nothing here depends on what it says.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -13,8 +14,10 @@ import threading
 import time
 import unittest
 import urllib.request
+from typing import Literal
 
 import openai
+import pydantic
 
 BASE_URL = os.environ["CAUSEWAY_BASE_URL"]
 MODEL = os.environ["CAUSEWAY_MODEL"]
@@ -296,6 +299,21 @@ class Tokens(Suite):
         without = self.complete(**wanted, extra_body={**extra, "bad_words": [word]})
         self.assertNotIn(tokens_of(word)[0], without.choices[0].token_ids)
 
+    def test_bad_words_of_several_tokens(self):
+        def tokens_of(word):
+            return self.post("/tokenize", prompt=word, add_special_tokens=False)["tokens"]
+        words = [a + b for a in "abcdefghijklmnopqrstuvwxyz" for b in "qzxjvk"]
+        word = next(w for w in words if len(tokens_of(w)) == 2 and len(set(tokens_of(w))) == 2)
+        first, second = tokens_of(word)
+        # The first leads until it has come; its penalty then lets the second lead.
+        wanted = {"max_tokens": 6, "temperature": 0, "logit_bias": {str(first): 100, str(second): 80}}
+        extra = {"return_token_ids": True, "ignore_eos": True, "repetition_penalty": 2}
+        free = self.complete(**wanted, extra_body=extra).choices[0].token_ids
+        self.assertEqual(free[:2], [first, second])
+        without = self.complete(**wanted, extra_body={**extra, "bad_words": [word]}).choices[0].token_ids
+        self.assertEqual(without[0], first)
+        self.assertNotIn((first, second), list(zip(without, without[1:])))
+
     def test_echo(self):
         alone = self.complete(temperature=0, max_tokens=4, prompt="Once upon")
         echoed = self.complete(temperature=0, max_tokens=4, prompt="Once upon", echo=True)
@@ -423,6 +441,255 @@ class Tools(Suite):
         except openai.BadRequestError as error:
             self.assertEqual(error.param, "messages")
             self.skipTest("the model's template takes no answers of tools")
+
+
+# A form that thinks first. Forms hold from the first token on, and what begins with the mark is
+# parted as any answer.
+THINKING = {"regex": "<think>\\n[ab ]{20,40}c\\n</think>\\n\\n[de]{5,9}f"}
+
+
+class Reasoning(Suite):
+    """Of a model whose template knows thinking, else skipped."""
+
+    def think(self, **parameters):
+        extra = {"structured_outputs": THINKING, **parameters.pop("extra_body", {})}
+        try:
+            answer = self.chat(max_tokens=200, extra_body=extra, **parameters)
+        except openai.BadRequestError as error:
+            self.assertEqual(error.code, "unsupported")
+            self.skipTest("this build has no XGrammar")
+        return answer
+
+    def whole(self, **parameters):
+        answer = self.think(**parameters)
+        if answer.usage.completion_tokens_details is None:
+            self.skipTest("the model's template knows no thinking")
+        return answer
+
+    def test_thinking_is_parted(self):
+        answer = self.whole(temperature=0)
+        message, usage = answer.choices[0].message, answer.usage
+        self.assertRegex(message.reasoning_content, r"^[ab][ab ]*c$|^c$")
+        self.assertRegex(message.content, r"^[de]{5,9}f$")
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+        thought = usage.completion_tokens_details.reasoning_tokens
+        self.assertTrue(0 < thought < usage.completion_tokens, usage)
+        reasoning, content = "", ""
+        for chunk in self.think(temperature=0, stream=True,
+                                stream_options={"include_usage": True}):
+            if not chunk.choices:
+                self.assertEqual(chunk.usage.completion_tokens_details.reasoning_tokens, thought)
+                continue
+            delta = chunk.choices[0].delta
+            reasoning += getattr(delta, "reasoning_content", None) or ""
+            content += delta.content or ""
+        self.assertEqual((reasoning, content), (message.reasoning_content, message.content))
+
+    def test_thinking_is_left_out(self):
+        told = self.whole(temperature=0)
+        left_out = self.whole(temperature=0, logprobs=True, extra_body={"include_reasoning": False})
+        message = left_out.choices[0].message
+        self.assertIsNone(getattr(message, "reasoning_content", None))
+        self.assertEqual(message.content, told.choices[0].message.content)
+        self.assertEqual(left_out.usage.completion_tokens, told.usage.completion_tokens)
+        self.assertEqual(left_out.usage.completion_tokens_details,
+                         told.usage.completion_tokens_details)
+        answered = (left_out.usage.completion_tokens -
+                    left_out.usage.completion_tokens_details.reasoning_tokens)
+        self.assertEqual(len(left_out.choices[0].logprobs.content), answered)
+
+    def test_prompts_that_open_it(self):
+        self.whole()  # or this is skipped
+        answer = self.chat(extra_body={"chat_template_kwargs": {"thinking": True},
+                                       "ignore_eos": True})
+        message = answer.choices[0].message
+        if message.reasoning_content is None:
+            self.skipTest("the model's template has no such switch")
+        self.assertIsNone(message.content)
+        self.assertEqual(answer.usage.completion_tokens_details.reasoning_tokens,
+                         answer.usage.completion_tokens)
+        # A form holds from the first token on, and so there is no thinking.
+        formed = self.chat(extra_body={"chat_template_kwargs": {"thinking": True},
+                                       "structured_outputs": {"choice": ["yes", "no"]}})
+        self.assertIn(formed.choices[0].message.content, {"yes", "no"})
+
+    def test_it_goes_back_in(self):
+        for name in ("reasoning_content", "reasoning"):
+            messages = QUESTION + [{"role": "assistant", "content": "4", name: "so it is"}]
+            self.assertGreater(self.chat(messages=messages).usage.prompt_tokens, 0)
+
+
+class Colour(pydantic.BaseModel):
+    """What responses.parse asks for."""
+    colour: Literal["red", "blue"]
+
+
+CITY_TOOL = {"type": "function", "name": "get_weather", "description": "The weather of a city",
+             "strict": None, "parameters": {
+                 "type": "object", "properties": {"city": {"enum": ["Bonn", "Köln"]}},
+                 "required": ["city"], "additionalProperties": False}}
+
+
+class Responses(Suite):
+    def respond(self, **parameters):
+        settings = {"model": MODEL, "input": "Say something.", "max_output_tokens": 8, **parameters}
+        return self.client.responses.create(**settings)
+
+    def first_complete(self, ask):
+        """Of answers with several seeds: a random model may fill any room with white space."""
+        for seed in range(8):
+            try:
+                answer = ask(seed)
+            except openai.BadRequestError as error:
+                if error.param == "tools":
+                    self.skipTest("the model's template takes no tools")
+                self.assertEqual(error.code, "unsupported", error)
+                self.skipTest("this build has no XGrammar")
+            if answer is not None:
+                return answer
+        self.fail("no answer came to its end")
+
+    def test_response_whole(self):
+        answer = self.respond(metadata={"project": "causeway"}, store=True, temperature=0)
+        self.assertEqual(answer.object, "response")
+        self.assertIn(answer.status, {"completed", "incomplete"})
+        self.assertEqual(answer.metadata, {"project": "causeway"})
+        self.assertEqual(answer.temperature, 0)
+        chat = self.chat(temperature=0)
+        self.assertEqual(answer.output_text, chat.choices[0].message.content)
+        self.assertEqual(answer.usage.input_tokens, chat.usage.prompt_tokens)
+        self.assertEqual(answer.usage.output_tokens, chat.usage.completion_tokens)
+        self.assertEqual(answer.usage.total_tokens, chat.usage.total_tokens)
+        self.assertGreaterEqual(answer.usage.input_tokens_details.cached_tokens, 0)
+        self.assertEqual(answer.usage.output_tokens_details.reasoning_tokens, 0)
+
+    def test_response_stream_equals_whole(self):
+        parameters = {"model": MODEL, "input": "Say something.", "max_output_tokens": 16,
+                      "temperature": 0, "extra_body": {"ignore_eos": True}}
+        whole = self.client.responses.create(**parameters)
+        events = list(self.client.responses.create(stream=True, **parameters))
+        self.assertEqual([event.sequence_number for event in events], list(range(len(events))))
+        self.assertEqual([event.type for event in events[:4]], [
+            "response.created", "response.in_progress", "response.output_item.added",
+            "response.content_part.added"])
+        self.assertEqual([event.type for event in events[-4:]], [
+            "response.output_text.done", "response.content_part.done",
+            "response.output_item.done", "response.incomplete"])
+        text = "".join(event.delta for event in events
+                       if event.type == "response.output_text.delta")
+        self.assertEqual(text, whole.output_text)
+        self.assertEqual(events[-1].response.output_text, text)
+        self.assertEqual(events[-1].response.incomplete_details.reason, "max_output_tokens")
+        self.assertEqual(events[-1].response.usage.output_tokens, 16)
+
+    def test_response_stream_helper(self):
+        # The end token is the only one that is allowed behind the second.
+        parameters = {"model": MODEL, "input": "Say something.", "temperature": 0,
+                      "extra_body": {"allowed_token_ids": [65, 66], "stop_token_ids": [66],
+                                     "logit_bias": {"66": 100}, "min_tokens": 2}}
+        with self.client.responses.stream(**parameters) as stream:
+            snapshots = [event.snapshot for event in stream
+                         if event.type == "response.output_text.delta"]
+            final = stream.get_final_response()
+        self.assertEqual(final.status, "completed")
+        self.assertEqual(final.usage.output_tokens, 3)
+        self.assertEqual(snapshots[-1:], [final.output_text] if final.output_text else [])
+
+    def test_items_equal_a_text(self):
+        alone = self.respond(temperature=0)
+        for content in ("Say something.", [{"type": "input_text", "text": "Say something."}]):
+            items = [{"role": "user", "content": content}]
+            self.assertEqual(self.respond(input=items, temperature=0).output_text,
+                             alone.output_text)
+        told = self.respond(instructions="Be brief.", temperature=0)
+        chat = self.chat(temperature=0,
+                         messages=[{"role": "system", "content": "Be brief."}] + QUESTION)
+        self.assertEqual(told.output_text, chat.choices[0].message.content)
+        self.assertEqual(told.instructions, "Be brief.")
+        # What was said is sent back as it came.
+        more = self.respond(input=[{"role": "user", "content": "Say something."}, *alone.output,
+                                   {"role": "user", "content": "And again."}])
+        self.assertGreater(more.usage.input_tokens, alone.usage.input_tokens)
+
+    def test_response_logprobs(self):
+        answer = self.respond(max_output_tokens=4, temperature=0, top_logprobs=2,
+                              include=["message.output_text.logprobs"],
+                              extra_body={"ignore_eos": True})
+        logprobs = answer.output[0].content[0].logprobs
+        self.assertEqual(len(logprobs), 4)
+        for token in logprobs:
+            self.assertEqual(len(token.top_logprobs), 2)
+            self.assertEqual(token.token, token.top_logprobs[0].token)
+
+    def test_response_parse(self):
+        def ask(seed):
+            try:
+                return self.client.responses.parse(
+                    model=MODEL, input="Name a colour.", text_format=Colour,
+                    max_output_tokens=200, extra_body={"seed": seed})
+            except pydantic.ValidationError:
+                return None  # cut short
+        answer = self.first_complete(ask)
+        self.assertIn(answer.output_parsed.colour, {"red", "blue"})
+        self.assertEqual(json.loads(answer.output_text)["colour"], answer.output_parsed.colour)
+
+    def test_response_calls(self):
+        question = {"role": "user", "content": "How is the weather?"}
+
+        def ask(seed):
+            with self.client.responses.stream(
+                    model=MODEL, input=[question], tools=[CITY_TOOL], tool_choice="required",
+                    parallel_tool_calls=False, max_output_tokens=200,
+                    extra_body={"seed": seed}) as stream:
+                events = list(stream)
+                if events[-1].type != "response.completed":
+                    return None
+                return events, stream.get_final_response()
+        events, final = self.first_complete(ask)
+        self.assertEqual([item.type for item in final.output], ["function_call"])
+        call = final.output[0]
+        self.assertEqual(call.name, "get_weather")
+        self.assertIn(json.loads(call.arguments)["city"], {"Bonn", "Köln"})
+        pieces = [event for event in events
+                  if event.type == "response.function_call_arguments.delta"]
+        self.assertEqual("".join(piece.delta for piece in pieces), call.arguments)
+        self.assertEqual(pieces[-1].snapshot, call.arguments)
+        answer = self.respond(tools=[CITY_TOOL], input=[
+            question, *final.output,
+            {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}])
+        self.assertGreater(answer.usage.input_tokens, final.usage.input_tokens)
+
+    def test_what_needs_stored_answers_is_refused(self):
+        for more in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"},
+                     {"prompt": {"id": "pmpt_1"}}, {"background": True}):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.respond(**more)
+            self.assertEqual(caught.exception.param, next(iter(more)))
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.responses.retrieve("resp_1")
+        self.assertIn("not stored", str(caught.exception))
+
+    def test_response_errors_are_named(self):
+        bad = {"temperature": 9, "max_output_tokens": 0, "input": [], "truncation": "auto",
+               "metadata": {"a": 1}}
+        for name, value in bad.items():
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.respond(**{name: value})
+            self.assertEqual(caught.exception.param, name)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.respond(tools=[{"type": "web_search"}])
+        self.assertEqual(caught.exception.param, "tools[0].type")
+
+    def test_async_stream(self):
+        async def ask():
+            async with openai.AsyncOpenAI(base_url=BASE_URL, api_key=API_KEY or "none",
+                                          timeout=PATIENCE_SECONDS) as client:
+                stream = await client.responses.create(
+                    model=MODEL, input="Say something.", max_output_tokens=8, temperature=0,
+                    stream=True)
+                return [event async for event in stream]
+        events = asyncio.run(ask())
+        self.assertEqual(events[-1].response.output_text, self.respond(temperature=0).output_text)
 
 
 class Errors(Suite):

@@ -129,8 +129,42 @@ class Admin(ModelsFolder):
             server.complete("c", PROMPT, max_tokens=1)  # a request wakes its model
             self.assertEqual(server.admin("/is_sleeping"), (200, {"is_sleeping": False}))
             self.refused(server, 400, "/sleep?level=7")
-            self.refused(server, 400, "/sleep?mode=abort")
+            self.assertIn("wait or abort",
+                          self.refused(server, 400, "/sleep?mode=keep")["message"])
             self.refused(server, 400, "/wake_up?tags=all")
+
+    def long_answer(self, server, into):
+        """A thread that asks `a` for 1500 tokens, and puts its (status, answer) in the list."""
+        body = {"model": "a", "prompt": PROMPT, "max_tokens": 1500, "ignore_eos": True}
+        thread = threading.Thread(
+            target=lambda: into.append(server.request("/v1/completions", body)))
+        thread.start()
+        self.until(lambda: self.states(server)["a"] == "active")
+        return thread
+
+    def test_sleep_that_waits_for_requests(self):
+        with self.serve() as server:
+            self.done(server, "/admin/models/load", {"model": "a"})
+            answers = []
+            thread = self.long_answer(server, answers)
+            self.assertEqual(self.done(server, "/sleep?mode=wait"),
+                             {"is_sleeping": True, "loaded": []})
+            thread.join(120)
+            self.assertEqual(answers[0][0], 200, answers)
+            self.assertEqual(answers[0][1]["usage"]["completion_tokens"], 1500)
+
+    def test_sleep_that_ends_requests(self):
+        with self.serve() as server:
+            self.done(server, "/admin/models/load", {"model": "a"})
+            answers = []
+            thread = self.long_answer(server, answers)
+            self.assertEqual(self.done(server, "/sleep?level=2&mode=abort"),
+                             {"is_sleeping": True, "loaded": []})
+            thread.join(120)
+            self.assertEqual(answers[0][0], 503, answers)
+            self.assertEqual(answers[0][1]["error"]["code"], "cancelled")
+            self.assertEqual(server.complete("a", PROMPT, max_tokens=1)["usage"]
+                             ["completion_tokens"], 1, "it serves on")
 
     def test_llama_cpps_router(self):
         with self.serve() as server:

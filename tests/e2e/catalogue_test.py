@@ -98,6 +98,21 @@ class Catalogue(ModelsFolder):
                                 for line in server.log))
             self.ps(server)
 
+    def test_baselines_of_a_switch_answer_alike(self):
+        answers, crossed = [], []
+        for switching in "layers", "reload", "sleep":
+            with RunningServer("--models-dir", self.root, *TINY_MEMORY, *TWO_CACHED,
+                               "--switching", switching) as server:
+                answers.append({model: choice["text"]
+                                for model, choice in self.answers(server, rounds=3).items()})
+                _, metrics = server.request("/metrics")
+                crossed.append(metric(metrics, "link_bytes_total", purpose="weights",
+                                      direction="in"))
+                self.assertGreaterEqual(metric(metrics, "model_switch_seconds_count"), 7)
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[0], answers[2])
+        self.assertGreaterEqual(crossed[1], crossed[0], "whole models are no less than layers")
+
     def agree(self, choice, expected):
         """The same text; on a GPU also one that parts from it where two tokens are as likely."""
         if choice["text"] == expected["text"] or DEVICE == "cpu":
@@ -253,11 +268,50 @@ class Catalogue(ModelsFolder):
              1, r"pinned models take \d+ KiB together.* 300 KiB .*--pool-memory-bytes"),
             ((*one, *TINY_MEMORY, "--weights-memory-bytes", "8tb"), 1,
              r"--weights-memory-bytes 8388608 MiB .* has left"),
+            ((*one, *TINY_MEMORY, "--switching", "sleep"), 2,
+             r"--switching: weights are read where they are.*--weights-memory-bytes"),
+            ((*one, *TINY_MEMORY, *TWO_CACHED, "--switching", "reload", "--isolate"), 2,
+             r"--switching: worker processes bring layers"),
             ((*one, *TINY_MEMORY[:4], "--pool-memory-bytes", "64kb"), 1,
              r"needs \d+ KiB.*pool's 64 KiB.*--pool-memory-bytes"),
         ]
         for arguments, status, message in cases:
             done = run_causeway("serve", "--port", 0, "--device", "cpu", *arguments)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertRegex(done.stderr.splitlines()[-1], message)
+
+    @unittest.skipIf((os.cpu_count() or 1) < 2, "two slices want two processors")
+    def test_slices_without_room_for_any_model_name_the_numbers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            large = make_model(Path(folder) / "large", vocab=150_000)
+            cases = [
+                # Less than an extent each.
+                ((self.root / "a", "--weights-memory-bytes", "40mb"), 2,
+                 r"slice 0 of 2: a cache of 20971520 bytes is less than one extent of 33554432"),
+                # An extent each, and the table of outputs alone is larger.
+                ((large, "--weights-memory-bytes", "64mb"), 1,
+                 r"no slice of 2 has room for any model; of the smallest, large: a model of \d+ MiB "
+                 r"that is streamed takes \d+ MiB .* at least, and may have 32 MiB; "
+                 r".*--weights-memory-bytes.*--slices"),
+            ]
+            for arguments, status, message in cases:
+                done = run_causeway("serve", "--port", 0, "--device", "cpu", *arguments,
+                                    *TINY_MEMORY, "--slices", "2x1")
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertRegex(done.stderr.splitlines()[-1], message)
+
+    def test_the_models_expected_most_are_loaded_first(self):
+        rates = ("--expected-rate", "a=0.1", "--expected-rate", "b=2", "--expected-rate", "c=2.5")
+        memory = (*TINY_MEMORY[:4], "--pool-memory-bytes", self.pool_for(2))
+        with RunningServer("--models-dir", self.root, *memory, *rates) as server:
+            models = self.settled_listing(server)
+            self.assertEqual({name: model["status"] for name, model in models.items()},
+                             {"a": "unloaded", "b": "ready", "c": "ready"})
+            self.answer(server, "a")  # is served all the same
+        for rate, status, message in (("z=1", 2, "--expected-rate z=1: no such model"),
+                                      ("a=many", 2, "--expected-rate a=many: .*MODEL=RATE")):
+            done = run_causeway("serve", "--port", 0, "--device", "cpu", "--models-dir", self.root,
+                                *TINY_MEMORY, "--expected-rate", rate)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertRegex(done.stderr.splitlines()[-1], message)
 

@@ -1,5 +1,5 @@
 // A CUDA driver that fails when it is told to, for tests on a GPU: preloaded before `causeway`, it
-// stands in for some of the driver's entry points in the table of whoever looks them up with
+// stands in for some of the driver's entry points in the table of a program that looks them up with
 // dlsym(). The file that CAUSEWAY_FAULT_FILE names says what they do from now on:
 //
 //   (no file)   what the driver does

@@ -41,7 +41,11 @@ class GpuFaults(unittest.TestCase):
         self.root = Path(self.folder.name) / "models"
         self.root.mkdir()
         self.fault = Path(self.folder.name) / "fault"
-        self.environment = {"LD_PRELOAD": FAULTY_DRIVER or "", "CAUSEWAY_FAULT_FILE": self.fault}
+        # The linker cuts LD_PRELOAD at spaces, which LD_LIBRARY_PATH may have.
+        folders = [os.path.dirname(FAULTY_DRIVER or ""), os.environ.get("LD_LIBRARY_PATH")]
+        self.environment = {"LD_PRELOAD": os.path.basename(FAULTY_DRIVER or ""),
+                            "LD_LIBRARY_PATH": ":".join(filter(None, folders)),
+                            "CAUSEWAY_FAULT_FILE": self.fault}
 
     def refused(self, model, **changed):
         """What a server says that does not start."""

@@ -101,6 +101,16 @@ class Page(ModelsFolder):
             self.assertEqual(browser.run("document.querySelectorAll('#talk p').length"), 0)
             self.assertEqual(browser.complaints(), [])
 
+    def test_chat_of_a_model_that_thinks(self):
+        with self.serve("--reasoning-parser", "deepseek_r1") as server, \
+                Browser(CHROMIUM) as browser:
+            self.open(browser, server)
+            browser.until("document.getElementById('which').options.length === 4")
+            self.talk(browser, "qwen-small", "hello")
+            browser.until("document.querySelector('#talk p[data-who=\"qwen-small thinks\"]')"
+                          "?.textContent.length > 20")
+            self.assertEqual(browser.complaints(), [])
+
     def test_hostile_names_are_text(self):
         with self.serve() as server, Browser(CHROMIUM) as browser:
             self.open(browser, server)

@@ -14,14 +14,19 @@ from running_server import TINY_MEMORY, RunningServer, make_model
 
 API_KEY = "test-key"
 
-# As the tiny model's own, and it shows tools and calls as models of the Qwen family are shown them.
+# As the tiny model's own, and it shows tools, calls and thinking as models of the Qwen family are
+# shown them. With `thinking` it opens the thinking of the answer.
 CHAT_TEMPLATE = """
 {%- if tools %}
     {{- '<|im_start|>system\\n<tools>' + (tools | tojson) + '</tools> Answer <tool_call>{...}' }}
     {{- '</tool_call> to call one.<|im_end|>\\n' }}
 {%- endif %}
 {%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' + message.content }}
+    {{- '<|im_start|>' + message.role + '\\n' }}
+    {%- if message.reasoning_content %}
+        {{- '<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' }}
+    {%- endif %}
+    {{- message.content }}
     {%- for call in message.tool_calls or [] %}
         {{- '<tool_call>{"name": "' + call.function.name + '", "arguments": ' }}
         {{- (call.function.arguments | tojson) + '}</tool_call>' }}
@@ -30,6 +35,9 @@ CHAT_TEMPLATE = """
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- '<|im_start|>assistant\\n' }}
+    {%- if thinking %}
+        {{- '<think>\\n' }}
+    {%- endif %}
 {%- endif %}
 """
 

@@ -157,6 +157,13 @@ class Wheel(Folder):
         self.assertEqual(done.returncode, 127)
         self.assertIn("error: no-such-program", done.stderr)
         self.assertTrue((place / "share/man/page").is_file())
+        spaced = self.folder / "a place"
+        shutil.copytree(place, spaced)
+        done = run(sys.executable, "-c", "import causeway; causeway.preload()", "sh", "-c",
+                   'echo "$LD_PRELOAD" "$LD_LIBRARY_PATH"',
+                   env={"PATH": os.environ["PATH"], "PYTHONPATH": str(spaced)})
+        self.assertEqual(done.stdout.strip(), f"libcauseway-preload.so {spaced / 'causeway/lib'}",
+                         done.stderr)
 
 
 class Container(unittest.TestCase):

@@ -85,6 +85,13 @@ def turned(visible, index):
     return {"CUDA_VISIBLE_DEVICES": ",".join(gpus[first:] + gpus[:first])}
 
 
+def preloading(library):
+    """The environment in which programs load `library`, whatever its folder is called: the linker
+    cuts LD_PRELOAD at spaces, and LD_LIBRARY_PATH at colons and semicolons alone."""
+    folders = [str(library.parent), os.environ.get("LD_LIBRARY_PATH")]
+    return {"LD_PRELOAD": library.name, "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
+
+
 def judge_known(setup, made):
     """`made` with those wrong cases as known that said just what the setup names."""
     return {name: Outcome("known", outcome.words)

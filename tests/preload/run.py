@@ -70,7 +70,7 @@ class Plan:
         """`library`: settings of the preload library, None for the bare program."""
         environment = {**more.pop("environment", {})}
         if library is not None:
-            environment.update(library, LD_PRELOAD=str(self.options.library),
+            environment.update(library, **programs.preloading(self.options.library),
                                CAUSEWAY_STATISTICS=str(self.options.folder / name / "%p"))
             self.bare_of[name] = bare
         if self.quick:

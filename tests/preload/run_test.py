@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of how run.py judges programs, on programs that need no GPU."""
 
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -141,6 +142,22 @@ class Judging(unittest.TestCase):
             (self.folder / "statistics" / str(i)).write_text(text)
         self.assertEqual(programs.statistics_in(self.folder / "statistics"),
                          {"copies multipath": 7, "copies small": 1, "transfers lost": 1})
+
+
+class Preloading(unittest.TestCase):
+    def test_any_folder(self):
+        # A library that is loaded says so: the C library's own for mathematics, under another name.
+        source = next(Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines()
+                      if re.search(r"/libc\.so\.6$|/libc-[\d.]+\.so$", line)).parent / "libm.so.6"
+        for folder in ("plain", "with a space", "it's $HOME \"so\""):
+            with self.subTest(folder), tempfile.TemporaryDirectory() as root:
+                library = Path(root, folder, "libseen.so")
+                library.parent.mkdir()
+                library.write_bytes(source.read_bytes())
+                _, text = programs.run_process(["cat", "/proc/self/maps"],
+                                               programs.preloading(library), 60)
+                self.assertIn(str(library), text)
+                self.assertNotIn("ERROR", text)
 
 
 class Plans(unittest.TestCase):

@@ -17,8 +17,8 @@ from pathlib import Path
 
 STATEMENT_LINES = 3
 _ASSERTION = re.compile(r"\b(?:CAUSEWAY_D?CHECK|static_assert)\s*\(")
-_INTEGRITY = re.compile(r"(?:\breturn|[=:])\s*(?:corrupt|broken)\s*\(")
-_NOT_PRODUCT = re.compile(r"/testing/|/bench/|_(?:test|bench|fuzz)\.\w+$|_bench\.h$|_bench_run\.\w+$")
+_INTEGRITY = re.compile(r"(?:\breturn|[=:])\s*(?:corrupt|broken)(?:_\w+)?\s*\(")
+NOT_PRODUCT = re.compile(r"/testing/|/bench/|_(?:test|bench|fuzz)\.\w+$|_bench\.h$|_bench_run\.\w+$")
 
 
 @dataclass
@@ -48,7 +48,7 @@ def rooms(tree):
     """{name: Room} of what lies in src/."""
     found = {}
     for source in tree.sources:
-        if source.module is None or _NOT_PRODUCT.search(str(source.path)):
+        if source.module is None or NOT_PRODUCT.search(str(source.path)):
             continue
         room = found.setdefault(source.module, Room())
         room.lines += len(source.lines)

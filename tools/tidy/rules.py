@@ -5,7 +5,8 @@ import re
 from collections import namedtuple
 from pathlib import PurePosixPath
 
-from rooms import rooms
+import structure
+from rooms import NOT_PRODUCT, rooms
 from source import prose_lines
 
 Finding = namedtuple("Finding", "path line rule message")
@@ -47,12 +48,19 @@ KERNEL_LINES_MAX = 250
 COLUMNS_MAX = 100
 MEASUREMENT_WORDS_MAX = 8000  # of all pages together, as `wc -w` counts
 BLOB_BYTES_MAX = 256 * 1024
-# Programs of their own, and the server's list of what it takes.
+# Programs of their own, the server's list of what it takes, and the preload library, whose options
+# are variables.
 OPTIONS_EXEMPT = (r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/"
-                  r"|^src/server/api/prepare\.cc$")
+                  r"|^src/server/api/prepare\.cc$|^src/preload/")
+# An option, a variable of the environment or a command, in a text.
+OPTION = r'(?:^|[ (])--[a-z][a-z-]+|`causeway |\b(?:CUDA|NVIDIA|CAUSEWAY|LD|OMP)_[A-Z_]+\b'
 # Assertions a function (rooms.py), of the rooms whose state outlives a call. They only rise.
 ASSERTION_FLOORS = {"kv": 0.85, "schedule": 0.55, "engine": 0.50, "transfer": 0.50, "fleet": 0.50,
                     "preload": 0.50}
+# Words for a subject that the reader has to guess; and how often a room may have them, where it is
+# not never: this only falls.
+RIDDLES = r"\b(?:nobody|whoever|whom(?:ever)?|who|somebody|everybody|anybody)\b"
+RIDDLES_MAX = {"model": 2, "text": 1}  # a model's first text; a sentence about people
 
 
 def layers(tree):
@@ -168,15 +176,39 @@ def assertion_floors(tree):
 
 
 def options_in_libraries(tree):
-    """The libraries' texts carry facts; which option changes them, apps/ says (option_advice.cc)."""
+    """The libraries' texts carry facts; which option, variable or command changes them, apps/ says
+    (option_advice.cc)."""
     for source in tree.sources:
         path = str(source.path)
         if source.module is None or re.search(OPTIONS_EXEMPT, path):
             continue
         for number, line in enumerate(source.lines, 1):
-            if re.search(r'^[^/"]*"(?:[^"]*[ (])?--[a-z][a-z-]+', line.split(" // ")[0]):
-                yield Finding(source.path, number, "options", "a library names no option: say what "
-                              "is wrong, and let apps/causeway/option_advice.cc name it")
+            texts = re.findall(r'//.*|"((?:\\.|[^"\\])*)"', line)
+            if any(re.search(OPTION, text) for text in texts):
+                yield Finding(source.path, number, "options", "a library names no option, variable or "
+                              "command: say what is wrong; apps/causeway/option_advice.cc names it")
+
+
+def riddles(tree):
+    """Comments and texts of the product, and pages, name their subject (CONTRIBUTING, Style)."""
+    found = {}
+    for source in tree.sources:
+        if NOT_PRODUCT.search(str(source.path)):
+            continue
+        for literal in source.words():
+            for word in re.finditer(RIDDLES, literal.group(0), re.I):
+                line = source.text.count("\n", 0, literal.start() + word.start()) + 1
+                room = source.module or source.path.parts[0]
+                found.setdefault(room, []).append((source.path, line, word.group(0)))
+    for room, places in sorted(found.items()):
+        if len(places) > RIDDLES_MAX.get(room, 0):
+            for path, line, word in places:
+                yield Finding(path, line, "words", f"`{word}`: name the thread, the request, …")
+    for path, text in tree.texts.items():
+        for number, line in enumerate(text.splitlines(), 1) if path.suffix == ".md" else ():
+            word = re.search(r"\b(?:nobody|whoever)\b(?!\")", line, re.I)
+            if word:
+                yield Finding(path, number, "words", f"`{word.group(0)}`: name the subject")
 
 
 def columns(tree):
@@ -225,7 +257,8 @@ def links(tree):
 
 
 def architecture(tree):
-    """ARCHITECTURE.md draws the rooms as LAYERS has them, and the files that it names are there."""
+    """ARCHITECTURE.md draws the rooms as LAYERS and the includes have them, and the files that it
+    names are there."""
     page = PurePosixPath("ARCHITECTURE.md")
     text = tree.texts.get(page)
     if text is None:
@@ -235,6 +268,9 @@ def architecture(tree):
         if drawn.get(name) != LAYERS.get(name):
             yield Finding(page, 1, "architecture", f"room {name}: {drawn.get(name)} in the table, "
                           f"{LAYERS.get(name)} in tools/tidy/rules.py")
+    if structure.drawn(text) not in (None, structure.picture(tree, LAYERS)):
+        yield Finding(page, 1, "architecture", "the picture of the rooms is not what they include: run "
+                      "tools/tidy/structure.py")
     for name in re.findall(r"`(\w+/[\w/]+\.(?:h|cc|cu))`", text):
         if PurePosixPath("src") / name not in tree.texts:
             yield Finding(page, 1, "architecture", f"there is no src/{name}")
@@ -246,6 +282,25 @@ def numbered_decisions(tree):
         for number, line in enumerate(source.lines, 1):
             if re.search(r"\b[Dd]ecisions? \d", line):
                 yield Finding(source.path, number, "decisions", "name its page in docs/decisions/")
+
+
+def planted_bugs(tree):
+    """Each bug that is planted is run by a test of its own, and the page says how many there are."""
+    planted, tested = {}, set()
+    for source in tree.sources:
+        for bug in re.findall(r"\bCAUSEWAY_PLANTED\((\d+)\)", source.code):
+            planted.setdefault(int(bug), source.path)
+    for path, text in tree.texts.items():
+        if path.name == "CMakeLists.txt":
+            for first, last in re.findall(r"foreach\(bug RANGE (\d+) (\d+)\)", text):
+                tested.update(range(int(first), int(last) + 1))
+    for bug in sorted(planted.keys() - tested):
+        yield Finding(planted[bug], 1, "planted-bugs", f"no CMakeLists.txt tests planted bug {bug}")
+    for bug in sorted(tested - planted.keys()):
+        yield Finding(PurePosixPath("src"), 1, "planted-bugs", f"bug {bug} is tested and not planted")
+    page = PurePosixPath("docs/decisions/0015-planted-bugs.md")
+    if page in tree.texts and f": {len(planted)}, each" not in " ".join(tree.texts[page].split()):
+        yield Finding(page, 1, "planted-bugs", f"there are {len(planted)} of them")
 
 
 def unfinished(tree):
@@ -324,7 +379,7 @@ def conformance(tree):
 
 
 RULES = [layers, links_of_rooms, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
-         assertion_floors, options_in_libraries, columns,
+         assertion_floors, options_in_libraries, riddles, columns,
          prose_columns, measurement_words, links, architecture, numbered_decisions,
-         unfinished, dead_headers, registered_tests, blobs,
+         planted_bugs, unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]

@@ -29,6 +29,10 @@ class Source:
     def __post_init__(self):
         self.code = _LITERALS.sub(_blank, self.text)
 
+    def words(self):
+        """Matches of its comments and literals."""
+        return _LITERALS.finditer(self.text)
+
     @property
     def lines(self):
         return self.text.splitlines()

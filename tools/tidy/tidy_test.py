@@ -4,6 +4,7 @@
 import unittest
 from pathlib import PurePosixPath
 
+import structure
 from rooms import rooms
 from rules import LAYERS
 from tidy import Tree, check
@@ -105,18 +106,32 @@ class TidyTest(unittest.TestCase):
 
     def test_assertions_are_counted(self):
         text = ('// CAUSEWAY_CHECK(x);\nstatic_assert(true);\nStatus f(int a) {\n  CAUSEWAY_CHECK(a);\n'
-                '  CAUSEWAY_DCHECK(a, "CAUSEWAY_CHECK(b)");\n  return corrupt("a");\n}\n')
-        for name, counted in (("src/kv/a.cc", 3), ("src/kv/a_integrity.cc", 4)):
+                '  CAUSEWAY_DCHECK(a, "CAUSEWAY_CHECK(b)");\n  return corrupt("a");\n}\nStatus g() { return broken_frame("b"); }\n')
+        for name, counted in (("src/kv/a.cc", 3), ("src/kv/a_integrity.cc", 5)):
             self.assertEqual(rooms(Tree({PurePosixPath(name): text.encode()}))["kv"].assertions,
                              counted)
 
     def test_options_in_libraries(self):
-        for line in ('f("raise --max-num-seqs");', 'f("--gpu 1 is none");', 'g(1, "(see --gpu)");'):
+        for line in ('f("raise --max-num-seqs");', 'f("--gpu 1 is none");', 'g(1, "(see --gpu)");',
+                     'f("see CUDA_VISIBLE_DEVICES");', 'f("LD_LIBRARY_PATH");',
+                     'f(a + "; `causeway topology` shows it");'):
             self.assert_finds("options", {"src/text/a.cc": f"void f() {{ {line} }}\n"})
             self.assert_clean({"apps/causeway/a.cc": f"void f() {{ {line} }}\n",
                                "src/text/b_fuzz.cc": f"void f() {{ {line} }}\n"})
-        self.assert_clean({"src/text/a.cc": '// See "--gpu".\nint f(int a) { return --a; }\n'
+        self.assert_clean({"src/preload/b.cc": 'f("CAUSEWAY_ASYNC=native helps");\n',
+                           "src/text/a.cc": '// See "--gpu", "LD_X_Y".\nint f(int a) { return --a; }\n'
                                             'const char* kEnd = "-->";\n'})
+
+    def test_riddles(self):
+        for text in ("// Nobody waits.\n", 'f("it is open to whoever asks");\n',
+                     "int x = 1;  // for who asks\n", "/* Somebody\n   waits. */\n"):
+            self.assert_finds("words", {"src/kv/a.cc": text})
+            self.assert_clean({"src/kv/a_test.cc": text, "src/kv/CMakeLists.txt": ""})
+        self.assert_clean({"src/kv/a.cc": "// The whole of it.\nint who = nobody(1);\n",
+                           "src/model/b.cc": "// For somebody who asks.\n"})
+        self.assert_finds("words", {"src/model/b.cc": "// For somebody who asks, or nobody.\n"})
+        self.assert_finds("words", {"docs/a.md": "Whoever asks.\n"})
+        self.assert_clean({"docs/a.md": "`test_delays_nobody`, and a client who asks.\n"})
 
     def test_architecture(self):
         table = "".join(f"| {layer} | `{name}` | x |\n" for name, layer in LAYERS.items())
@@ -124,6 +139,19 @@ class TidyTest(unittest.TestCase):
         self.assert_finds("architecture", {"ARCHITECTURE.md": table.replace("| 6 |", "| 7 |")})
         self.assert_finds("architecture", {"ARCHITECTURE.md": table + "| 3 | `attic` | x |\n"})
         self.assert_finds("architecture", {"ARCHITECTURE.md": table + "`text/b.cc`\n"})
+
+    def test_picture_of_the_rooms(self):
+        table = "".join(f"| {layer} | `{name}` | x |\n" for name, layer in LAYERS.items())
+        files = {"src/base/a.h": CLEAN_HEADER, "src/device/b.h": CLEAN_HEADER,
+                 "src/device/b.cc": '#include "base/a.h"\n#include "device/b.h"\n',
+                 "src/kv/c.cc": '#include "base/a.h"\n#include "device/b.h"\n',
+                 "src/kv/c_test.cc": '#include "transfer/x.h"\n', "src/kv/CMakeLists.txt": ""}
+        right = "```\n 3  kv        ─▶ device\n 1  device    ─▶ base\n 0  base\n```\n"
+        page = {"ARCHITECTURE.md": table + structure.BEGIN + right + structure.END + "\n"}
+        self.assert_clean(files | page)
+        self.assert_finds("architecture", files | page | {"src/kv/c.cc": "int x;\n"})
+        self.assert_finds("architecture", files | {
+            "ARCHITECTURE.md": table + structure.BEGIN + structure.END + "\n"})
 
     def test_numbered_decisions(self):
         self.assert_finds("decisions", {"src/text/a.cc": "// As decision 8 says.\n"})
@@ -158,6 +186,16 @@ class TidyTest(unittest.TestCase):
         self.assert_clean(page | {
             "docs/b.md": "[a](design/a.md#there), [all](design), [x](https://example.org), [y](#z)\n",
             "src/kv/a.cc": "// see docs/design/a.md.\n"})
+
+    def test_planted_bugs(self):
+        code = {"src/kv/a.cc": "void f() { if (CAUSEWAY_PLANTED(1)) g(); if (CAUSEWAY_PLANTED(2)) h(); }\n"}
+        page = {"docs/decisions/0015-planted-bugs.md": "Bugs are planted: 2,\neach with a test.\n"}
+        test = {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 2)\n"}
+        self.assert_clean(code | page | test)
+        for more in (test | {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 1)\n"},
+                     test | {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 3)\n"},
+                     test | {"docs/decisions/0015-planted-bugs.md": "Bugs are planted: 3, each with\n"}):
+            self.assert_finds("planted-bugs", code | page | more)
 
     def test_unfinished(self):
         self.assert_finds("unfinished", {"src/kv/a.cc": "// TODO: later\n"})

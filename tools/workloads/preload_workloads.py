@@ -53,7 +53,10 @@ def run_child(script, arguments, environment, out):
 def preloaded_environment(options, folder, script, round_number):
     settings = dict(word.split("=", 1) for word in options.set)
     account = folder / f"statistics-{Path(script).stem}-{round_number}"
-    return {"LD_PRELOAD": str(options.library), "CAUSEWAY_STATISTICS": str(account), **settings}
+    # The linker cuts LD_PRELOAD at spaces, which LD_LIBRARY_PATH may have.
+    folders = [str(options.library.parent), os.environ.get("LD_LIBRARY_PATH")]
+    return {"LD_PRELOAD": options.library.name, "LD_LIBRARY_PATH": ":".join(filter(None, folders)),
+            "CAUSEWAY_STATISTICS": str(account), **settings}
 
 
 def programs(options):

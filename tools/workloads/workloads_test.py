@@ -79,7 +79,7 @@ class Driver(unittest.TestCase):
 
     def test_programs_alternate(self):
         self.run_all()
-        bare, preloaded = (None, None), ("/lib.so", "b")
+        bare, preloaded = (None, None), ("lib.so", "b")
         self.assertEqual([call[1:] for call in self.calls], 2 * [bare, preloaded, preloaded, bare])
         self.assertEqual([call[0] for call in self.calls], 4 * ["sleep_wake.py"] + 4 * ["kv_fetch.py"])
 

@@ -57,7 +57,7 @@ std::int64_t tokens_of(const LoadRequest& request) {
   return std::ssize(request.prompt) + request.output_tokens;
 }
 
-// All requests of a run together: nobody is preempted.
+// For all requests of a run together: none is preempted.
 std::int64_t EngineBench::frames_wanted() const {
   const auto of = [&](const std::vector<LoadRequest>& requests) {
     std::int64_t frames = 0;

@@ -1,7 +1,7 @@
 // What a mixture of experts costs that is larger than its share of HBM and whose experts are cached
-// one by one: decode of one sequence by how the router chooses and by who has the slots, in this
-// process. The limit of a token is the bytes of its missed experts over what the copy engine gives,
-// and those of the others over what HBM gives, all of the same run.
+// one by one: decode of one sequence by how the router chooses and by which experts have the slots,
+// in this process. The limit of a token is the bytes of its missed experts over what the copy
+// engine gives, and those of the others over what HBM gives, all of the same run.
 #pragma once
 
 #include <cstdint>

@@ -80,7 +80,13 @@ std::int64_t count_of(const nlohmann::json& object, const char* name) {
 bool carries_token(const nlohmann::json& choice) {
   if (choice.contains("text")) return choice["text"].is_string();
   const auto delta = choice.find("delta");
-  return delta != choice.end() && delta->contains("content") && !(*delta)["content"].is_null();
+  if (delta == choice.end() || !delta->is_object()) return false;
+  // What a model thinks is named differently by different servers.
+  for (const char* name : {"content", "reasoning_content", "reasoning"}) {
+    const auto text = delta->find(name);
+    if (text != delta->end() && !text->is_null()) return true;
+  }
+  return false;
 }
 
 void take_usage(const nlohmann::json& event, StreamOutcome& outcome) {

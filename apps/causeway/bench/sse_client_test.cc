@@ -99,6 +99,17 @@ TEST(SseClient, ValuesOfOtherTypesAreAsIfAbsent) {
   EXPECT_EQ(outcome.cached_tokens, 0);
 }
 
+TEST(SseClient, WhatAModelThinksAreTokensToo) {
+  const auto outcome = stream_of(
+      "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"a\"}}]}\n\n"
+      "data: {\"choices\":[{\"delta\":{\"reasoning\":\"b\",\"content\":null}}]}\n\n"
+      "data: {\"choices\":[{\"delta\":{\"content\":\"c\"}}]}\n\n"
+      "data: {\"choices\":[{\"delta\":{\"content\":null}},{\"delta\":5}]}\n\n"
+      "data: [DONE]\n\n");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(outcome.token_times.size(), 3u);
+}
+
 TEST(SseClient, ErrorsWithoutAMessageAreToldWhole) {
   EXPECT_THAT(stream_of("data: {\"error\":{\"message\":null,\"code\":5}}\n\n").error,
               HasSubstr("\"code\":5"));

@@ -32,6 +32,10 @@ struct Base {
 constexpr Base kSmallQwen = {"qwen3", model::Family::kQwen3, 1024, 3072, 16, 8, 128};  // 0.6B
 constexpr Base kLlama = {"llama", model::Family::kLlama, 2048, 8192, 32, 8, 64};       // 3.2 1B
 constexpr Base kQwen = {"qwen3", model::Family::kQwen3, 2048, 6144, 16, 8, 128};       // 1.7B
+constexpr Base kMoe = {"qwen3moe", model::Family::kQwen3Moe, 2048, 768, 32, 4, 128};   // 30B-A3B
+constexpr std::int64_t kExperts = 32, kExpertsPerToken = 8;
+constexpr Base kTinyMoe = {"qwen3moe", model::Family::kQwen3Moe, 64, 32, 4, 2, 16};
+constexpr std::int64_t kTinyExperts = 4;
 constexpr Base kTinyQwen = {"qwen3", model::Family::kQwen3, 64, 128, 4, 2, 16};
 constexpr Base kTinyLlama = {"llama", model::Family::kLlama, 64, 128, 4, 2, 16};
 
@@ -44,15 +48,38 @@ constexpr std::array kShapes = {Shape{kSmallQwen, 16}, Shape{kSmallQwen, 20}, Sh
                                 Shape{kLlama, 12},     Shape{kLlama, 16},     Shape{kQwen, 12},
                                 Shape{kQwen, 16},      Shape{kQwen, 20},      Shape{kQwen, 28}};
 
+constexpr std::array kMoeShapes = {Shape{kMoe, 2}, Shape{kMoe, 3}, Shape{kMoe, 4},
+                                   Shape{kMoe, 5}, Shape{kMoe, 6}, Shape{kMoe, 8}};
+
+bool is_moe(const Shape& shape) { return shape.base.family == model::Family::kQwen3Moe; }
+
+std::vector<Shape> shapes_of(CatalogueKind kind) {
+  std::vector<Shape> shapes;
+  if (kind != CatalogueKind::kMoe) shapes.assign(kShapes.begin(), kShapes.end());
+  if (kind != CatalogueKind::kDense) {
+    shapes.insert(shapes.end(), kMoeShapes.begin(), kMoeShapes.end());
+  }
+  return shapes;
+}
+
+Shape tiny_of(const Shape& shape) {
+  if (is_moe(shape)) return {kTinyMoe, shape.layers};
+  const bool llama = shape.base.family == model::Family::kLlama;
+  return {llama ? kTinyLlama : kTinyQwen, shape.layers / 4};
+}
+
 model::ModelConfig config_of(Shape shape, CatalogueSize size) {
   const bool tiny = size == CatalogueSize::kTiny;
-  if (tiny) {
-    const bool llama = shape.base.family == model::Family::kLlama;
-    shape = {llama ? kTinyLlama : kTinyQwen, shape.layers / 4};
-  }
+  if (tiny) shape = tiny_of(shape);
   model::ModelConfig config = model::random_model_config(shape.base.family);
   config.hidden = shape.base.hidden;
-  config.intermediate = shape.base.intermediate;
+  if (is_moe(shape)) {
+    config.moe->experts = tiny ? kTinyExperts : kExperts;
+    config.moe->experts_per_token = tiny ? 2 : kExpertsPerToken;
+    config.moe->intermediate = shape.base.intermediate;
+  } else {
+    config.intermediate = shape.base.intermediate;
+  }
   config.heads = shape.base.heads;
   config.kv_heads = shape.base.kv_heads;
   config.head_dim = shape.base.head_dim;
@@ -91,7 +118,9 @@ std::vector<std::int64_t> counts_of(const std::vector<model::ModelConfig>& shape
 std::string name_of(std::int64_t place, std::int64_t models, const model::ModelConfig& config) {
   const std::size_t digits = std::max<std::size_t>(2, std::to_string(models - 1).size());
   const double gigabytes = static_cast<double>(weight_bytes(config).count) * 1e-9;
-  const char* family = config.family == model::Family::kLlama ? "llama" : "qwen3";
+  const char* family = config.moe                               ? kMoe.name
+                       : config.family == model::Family::kLlama ? kLlama.name
+                                                                : kQwen.name;
   return gigabytes < 0.1 ? fmt::format("m{:0{}}-{}-{}l", place, digits, family, config.layers)
                          : fmt::format("m{:0{}}-{}-{:.1f}gb", place, digits, family, gigabytes);
 }
@@ -177,11 +206,34 @@ Status check_room(const fs::path& folder, const std::vector<NamedConfig>& catalo
 
 }  // namespace
 
+namespace {
+
+constexpr std::array kKinds = {std::pair("dense", CatalogueKind::kDense),
+                               std::pair("moe", CatalogueKind::kMoe),
+                               std::pair("mixed", CatalogueKind::kMixed)};
+
+}  // namespace
+
+std::vector<std::string> catalogue_kinds() {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kKinds) names.emplace_back(name);
+  return names;
+}
+
+std::optional<CatalogueKind> catalogue_kind_named(std::string_view name) {
+  for (const auto& [known, kind] : kKinds) {
+    if (name == known) return kind;
+  }
+  return std::nullopt;
+}
+
 std::vector<NamedConfig> synthetic_catalogue(const CatalogueOptions& options) {
   CAUSEWAY_CHECK(options.models >= 1 && options.models <= kCatalogueModelsMax,
                  "a catalogue of a size that none has");
   std::vector<model::ModelConfig> shapes, all;
-  for (const Shape& shape : kShapes) shapes.push_back(config_of(shape, options.size));
+  for (const Shape& shape : shapes_of(options.kind)) {
+    shapes.push_back(config_of(shape, options.size));
+  }
   const auto counts = counts_of(shapes, options.models);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     all.insert(all.end(), static_cast<std::size_t>(counts[i]), shapes[i]);

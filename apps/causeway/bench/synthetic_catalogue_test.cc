@@ -47,6 +47,27 @@ TEST(SyntheticCatalogue, TheSeedSaysWhichModelHasWhichShape) {
   EXPECT_THAT(names(1).front(), HasSubstr("m000-"));
 }
 
+TEST(SyntheticCatalogue, TheKindSaysWhatModelsThereAre) {
+  const auto experts = [](const char* kind) {
+    const auto known = catalogue_kind_named(kind);
+    EXPECT_TRUE(known.has_value()) << kind;
+    std::int64_t models = 0;
+    for (const NamedConfig& model : synthetic_catalogue({.kind = known.value()})) {
+      models += model.config.moe.has_value();
+      const Bytes bytes = size_of(model.config.dtype) * model::parameter_count(model.config);
+      EXPECT_GE(gigabytes(bytes), 0.5) << model.name;
+      EXPECT_LE(gigabytes(bytes), 3.0) << model.name;
+      EXPECT_TRUE(model::parse_config(model::config_json(model.config)).ok()) << model.name;
+      EXPECT_EQ(model.name.find("moe") != std::string::npos, model.config.moe.has_value());
+    }
+    return models;
+  };
+  EXPECT_EQ(experts("dense"), 0);
+  EXPECT_EQ(experts("moe"), 87);
+  EXPECT_THAT(experts("mixed"), ::testing::AllOf(::testing::Ge(20), ::testing::Le(50)));
+  EXPECT_FALSE(catalogue_kind_named("sparse"));
+}
+
 TEST(SyntheticCatalogue, OneModelIsOneToo) {
   EXPECT_EQ(synthetic_catalogue({.models = 1}).size(), 1u);
 }
@@ -67,6 +88,23 @@ TEST(WriteCatalogue, ModelsOfOneShapeShareFilesAndAllLoad) {
     shared += fs::hard_link_count(found[i].directory / "model.safetensors") > 1;
   }
   EXPECT_GE(shared, 12u);
+}
+
+TEST(WriteCatalogue, MixturesOfExpertsLoadToo) {
+  const TemporaryDirectory directory;
+  const auto catalogue = synthetic_catalogue(
+      {.models = 12, .size = CatalogueSize::kTiny, .kind = CatalogueKind::kMixed});
+  const Status written = write_catalogue(directory.path(), catalogue, {});
+  ASSERT_TRUE(written.ok()) << written.error().message;
+  const auto found = fleet::find_models(directory.path()).value();
+  ASSERT_EQ(found.size(), catalogue.size());
+  std::size_t experts = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(fleet::load_entry(ModelId(0), found[i], {}).ok()) << found[i].name;
+    experts += model::load_config(found[i].directory).value().moe.has_value();
+  }
+  EXPECT_GT(experts, 0u);
+  EXPECT_LT(experts, found.size());
 }
 
 TEST(WriteCatalogue, GoesOnWhereItWasBrokenOff) {

@@ -60,8 +60,8 @@ class BenchStream final : public Command {
            "uniform or zipf:EXPONENT; several: in turn")
         .check(check_routing, "uniform|zipf:EXPONENT");
     app.add_option("--experts-policy", policies_,
-                   "who has the slots: frequency, lru, activation, map; several: in turn, the last "
-                   "one is the baseline")
+                   "which experts have the slots: frequency, lru, activation, map; several: in "
+                   "turn, the last one is the baseline")
         .one_of({"frequency", "lru", "activation", "map"})
         .show_default();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");

@@ -62,7 +62,7 @@ class MapFile {
     std::error_code fault;
     const auto directory = std::filesystem::temp_directory_path(fault);
     if (fault) return io_error("cannot use TMPDIR for the map of links", fault.value());
-    // A name that nobody can foresee, so that nobody can put a link in its place.
+    // The name cannot be foreseen, so that no other user can put a link in its place.
     std::string path = (directory / "causeway-links-XXXXXX").string();
     const int descriptor = ::mkstemp(path.data());
     if (descriptor < 0) return io_error("cannot make a file in " + directory.string(), errno);
@@ -294,7 +294,9 @@ class BenchTransfer final : public Command {
     fmt::print("ready\n");
     std::fflush(stdout);
     std::string go;
-    if (!std::getline(std::cin, go)) return unavailable("nobody said go");
+    if (!std::getline(std::cin, go)) {
+      return unavailable("standard input ended before the line that starts the copies");
+    }
     CAUSEWAY_ASSIGN(
         const double rate,
         steady_rate_of(rig, *engine, target, way == "out" ? Direction::kOut : Direction::kIn,

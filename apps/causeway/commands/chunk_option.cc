@@ -4,9 +4,10 @@ namespace causeway::app {
 
 void ChunkOption::declare(Options& app, const std::string& group) {
   app.add_option("--chunk", chunk_,
-                 "how many prompt tokens a step computes beside those who decode: fixed (whatever "
-                 "--max-num-batched-tokens leaves), fixed:N (the same with N), or auto: the fewest "
-                 "with which first tokens keep their targets, and everybody's tokens theirs")
+                 "how many prompt tokens a step computes beside requests that decode: fixed "
+                 "(whatever --max-num-batched-tokens leaves), fixed:N (the same with N), or auto: "
+                 "the fewest with which first tokens, and the tokens of all that decode, keep "
+                 "their targets")
       .group(group)
       .show_default();
 }

@@ -3,16 +3,25 @@
 #include <string_view>
 #include <utility>
 
+#include "option_advice.h"
+
 namespace causeway::app {
 namespace {
 
-// As `causeway topology --measure` has kept it in `folder`.
+// The link map that `causeway topology --measure` has kept in `folder`.
 Result<slice::MeasuredLinks> kept_links(const std::string& folder) {
   CAUSEWAY_ASSIGN(const topology::Machine machine, look_at_machine());
   slice::MeasuredLinks links;
   CAUSEWAY_ASSIGN(links.map, transfer::load_link_map(folder, transfer::machine_identity(machine)));
   for (const topology::Gpu& gpu : machine.gpus) links.gpus.push_back(gpu.pci_id);
   return links;
+}
+
+// For a log, which prints what the libraries say as it is.
+Result<slice::MeasuredLinks> kept_links_or_advice(const std::string& folder) {
+  auto links = kept_links(folder);
+  if (links.ok()) return links;
+  return Error{links.error().code, with_options(links.error().message)};
 }
 
 constexpr std::string_view kGpu = "gpu:";
@@ -56,7 +65,7 @@ slice::LinkOptions LinkSettings::options() const {
   if (choice_ == "own") options.choice = slice::LinkChoice::kOwn;
   if (choice_ == "all") options.choice = slice::LinkChoice::kAll;
   options.home_gpu = home_gpu();
-  options.measured = [folder = folder_] { return kept_links(folder); };
+  options.measured = [folder = folder_] { return kept_links_or_advice(folder); };
   return options;
 }
 

@@ -18,6 +18,9 @@ class MakeCatalogue final : public Command {
     app.add_option("--models", catalogue_.models, "how many")
         .range(std::int64_t{1}, bench::kCatalogueModelsMax)
         .show_default();
+    app.add_option("--kind", kind_, "dense models, mixtures of experts, or both")
+        .one_of(bench::catalogue_kinds())
+        .show_default();
     app.add_option("--seed", catalogue_.seed, "which model has which shape").show_default();
     app.add_flag("--tiny", tiny_, "models of a few hundred KB, for trying out");
   }
@@ -25,6 +28,7 @@ class MakeCatalogue final : public Command {
   Status run() override {
     if (directory_.empty()) return invalid_argument("give the folder to write the models into");
     if (tiny_) catalogue_.size = bench::CatalogueSize::kTiny;
+    catalogue_.kind = bench::catalogue_kind_named(kind_).value_or(bench::CatalogueKind::kDense);
     const auto models = bench::synthetic_catalogue(catalogue_);
     CAUSEWAY_TRY(bench::write_catalogue(directory_, models, print_step));
     const bench::CatalogueBytes bytes = bench::bytes_of(models);
@@ -35,7 +39,7 @@ class MakeCatalogue final : public Command {
   }
 
  private:
-  std::string directory_;
+  std::string directory_, kind_ = "dense";
   bench::CatalogueOptions catalogue_;
   bool tiny_ = false;
 };

@@ -177,6 +177,10 @@ class Replay final : public Command {
                          "so many models of 0.5 to 2.9 GB, those of make-catalogue"))
         .range(std::int64_t{1}, bench::kCatalogueModelsMax)
         .show_default();
+    group(app.add_option("--catalogue-kind", catalogue_kind_,
+                         "dense models, mixtures of experts, or both"))
+        .one_of(bench::catalogue_kinds())
+        .show_default();
     group(app.add_option("--catalogue-seed", catalogue_.seed, "which model has which shape"))
         .show_default();
     group(app.add_option("--models-dir", models_dir_, "instead: the models of this folder"));
@@ -218,7 +222,12 @@ class Replay final : public Command {
   }
 
   Result<std::vector<bench::NamedConfig>> catalogue() const {
-    if (models_dir_.empty()) return bench::synthetic_catalogue(catalogue_);
+    if (models_dir_.empty()) {
+      bench::CatalogueOptions options = catalogue_;
+      options.kind =
+          bench::catalogue_kind_named(catalogue_kind_).value_or(bench::CatalogueKind::kDense);
+      return bench::synthetic_catalogue(options);
+    }
     CAUSEWAY_ASSIGN(const auto sources, fleet::find_models(models_dir_));
     std::vector<bench::NamedConfig> models;
     for (const fleet::ModelSource& source : sources) {
@@ -256,7 +265,7 @@ class Replay final : public Command {
   bool per_model_ = false, simulate_ = false;
   bench::ReplayOptions options_;
   bench::ReplayTarget target_;
-  std::string hardware_ = "h200", models_dir_;
+  std::string hardware_ = "h200", models_dir_, catalogue_kind_ = "dense";
   bench::CatalogueOptions catalogue_;
   std::uint64_t weights_bytes_ = 0, kv_host_bytes_ = 0;
   std::uint64_t kv_bytes_ = std::uint64_t{8} << 30;

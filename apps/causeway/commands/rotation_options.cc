@@ -18,9 +18,9 @@ Status named(const Status& outcome, const std::string& option) {
 void RotationOptions::declare_policy(Options& app, const std::string& group) {
   policy_declared_ = true;
   app.add_option("--scheduling-policy", policy_,
-                 "who runs when not all have room: fcfs, priority, rotary (by lag against their "
-                 "latency targets), or one of rotary's baselines: waiting-first, swapped-first, "
-                 "artifact, ranked, sjf-oracle, past-future")
+                 "the order of requests when not all have room: fcfs, priority, rotary (by lag "
+                 "against their latency targets), or one of rotary's baselines: waiting-first, "
+                 "swapped-first, artifact, ranked, sjf-oracle, past-future")
       .group(group)
       .show_default();
   app.add_option("--preemption", preemption_,
@@ -56,20 +56,20 @@ void RotationOptions::declare(Options& app, const std::string& group) {
            "above 0, to 1000: how fast a request that has answered lags, against one that has "
            "not; 16 different ones at the most");
   app.add_option("--rotary-displaces-early", displaces_early_,
-                 "who displaces others before it lags: nobody, unanswered (who waits for its "
-                 "first token), or all, as in the paper")
+                 "requests that displace others before they lag: none, unanswered (those that "
+                 "wait for their first token), or all, as in the paper")
       .group(group)
       .show_default();
   number("--rotary-ahead-share", policy_options_.lag.ahead_share,
-         "of the time that a request is ahead of its target for tokens, what it may pause before "
-         "it lags, 0 to 1; 0: as in the paper");
+         "the share of the time by which a request is ahead of its target for tokens that it may "
+         "pause before it lags, 0 to 1; 0: as in the paper");
   number("--rotary-late-after", policy_options_.lag.late_after,
-         "whose first token is late lags from this many targets on, 1 to 1000, behind those who "
-         "can be in time; 0: as in the paper");
+         "a request with a late first token lags again after this many targets, 1 to 1000; before, "
+         "those that can be in time go first; 0: as in the paper");
   number("--ranked-error", policy_options_.predicted_error,
-         "of the lengths that policy ranked predicts: the spread of their logarithm, 0 to 10");
+         "the spread of the logarithm of the lengths that policy ranked predicts, 0 to 10");
   number("--rotation-frames-share", limits_.frames_share_max,
-         "of the KV frames, what requests give up for others in a step at the most, to 0.5");
+         "the largest share of the KV frames that requests give up for others in a step, to 0.5");
   number("--rotation-rate-share", limits_.rate_share_min,
          "of the link to host memory, what rotation has at the least, 0 to 1");
 }

@@ -50,7 +50,7 @@ class RotationOptions {
 
   bool policy_declared_ = false;
   std::string policy_ = "fcfs", preemption_ = "auto";
-  std::string displaces_early_ = "nobody";
+  std::string displaces_early_ = "none";
   schedule::RotationPolicyOptions policy_options_;
   schedule::BudgetLimits limits_;
   std::vector<std::string> alpha_, ttft_ms_, tpot_ms_, ttft_slack_, tpot_slack_;

@@ -139,7 +139,7 @@ TEST_F(RotationOptionsTest, WhatIsOutOfItsRangeIsRefusedWithOptionAndRange) {
       {"--ranked-error", {"-0.1", "11", "nan"}, "from 0 to 10"},
       {"--rotation-frames-share", {"0", "0.6", "nan"}, "to 0.5"},
       {"--rotation-rate-share", {"-0.1", "1.1", "nan"}, "from 0 to 1"},
-      {"--rotary-displaces-early", {"everybody"}, "nobody, unanswered or all"},
+      {"--rotary-displaces-early", {"everybody"}, "none, unanswered or all"},
   };
   for (const Case& one : cases) {
     for (const char* value : one.values) {

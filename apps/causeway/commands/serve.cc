@@ -55,6 +55,10 @@ void leave_dead_device(const request::Observation& seen, server::Server& server)
   std::_Exit(1);
 }
 
+const std::map<std::string, slice::Switching> kSwitching = {{"layers", slice::Switching::kLayers},
+                                                            {"reload", slice::Switching::kReload},
+                                                            {"sleep", slice::Switching::kSleep}};
+
 struct ServeOptions {
   CatalogueOptions catalogue;
   std::uint64_t pool_bytes = 0;     // 0: what the machine has less a reserve
@@ -70,6 +74,7 @@ struct ServeOptions {
   double resize_interval_seconds = 60;
   bool isolate = false;
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
+  slice::Switching switching = slice::Switching::kLayers;
   double gpu_memory_utilization = 0.9;
   bool no_prefix_caching = false;
   bool load_on_demand = false;
@@ -182,9 +187,20 @@ class Serve final : public Command {
         .one_of({"auto", "hermes", "llama3_json", "mistral", "none"})
         .show_default()
         .group("Models");
+    app.add_option("--reasoning-parser", set_.catalogue.reasoning_parser,
+                   "how the models part what they think from their answers; auto: as their chat "
+                   "templates show it")
+        .one_of({"auto", "deepseek_r1", "mistral", "qwen3", "none"})
+        .show_default()
+        .group("Models");
     app.add_option("--pin", set_.catalogue.pins,
                    "a model that is never unloaded, nor evicted from the device once it is there; "
                    "may be repeated")
+        .one_value()
+        .group("Models");
+    app.add_option("--expected-rate", set_.catalogue.expected_rates,
+                   "MODEL=RATE: how many requests a second are expected, e.g. big=0.5; models of "
+                   "which most are expected are loaded first; default: 0; may be repeated")
         .one_value()
         .group("Models");
     app.add_flag("--load-on-demand", set_.load_on_demand,
@@ -219,9 +235,8 @@ class Serve final : public Command {
   std::unique_ptr<fleet::EarlyLoad> load_early(
       slice::ModelHome& home, const std::vector<fleet::CatalogueModel>& models) const {
     if (set_.device != "cuda" || set_.load_on_demand || set_.isolate) return nullptr;
-    const auto pinned =
-        std::find_if(models.begin(), models.end(), [](const auto& model) { return model.pinned; });
-    const fleet::CatalogueModel& first = pinned == models.end() ? models.front() : *pinned;
+    const fleet::CatalogueModel& first =
+        *std::min_element(models.begin(), models.end(), fleet::loads_before);
     auto config = model::load_config(first.source.directory);
     if (!config.ok()) return nullptr;
     auto card = slice::cuda_card(std::move(config).value(), kv_frame());
@@ -259,13 +274,18 @@ class Serve final : public Command {
         .weights = Bytes(static_cast<std::int64_t>(set_.weights_bytes)),
         .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
         .experts = set_.experts,
+        .switching = set_.switching,
         .engine = set_.engine,
         .layout_rules = {.lasting = nanos_from_seconds(set_.resize_interval_seconds / 6),
                          .apart = nanos_from_seconds(set_.resize_interval_seconds)}};
   }
 
   fleet::LocalFleetOptions fleet_options(fleet::CatalogueReader* reader) const {
-    return {.load_ahead = !set_.load_on_demand, .placement = set_.placement, .reader = reader};
+    // As many as find a place once their model is loaded.
+    return {.load_ahead = !set_.load_on_demand,
+            .waiting_for_load_max = set_.engine.requests_max,
+            .placement = set_.placement,
+            .reader = reader};
   }
 
   // One descriptor a connection. Fewer serve too: a connection beyond them waits to be accepted.
@@ -403,8 +423,15 @@ class Serve final : public Command {
                    "the GPU while it waits)")
         .group("Scheduling")
         .show_default("just-in-time");
+    app.add_choice("--switching", set_.switching, kSwitching,
+                   "what of a model comes to the device and gives way: layers, as many as are "
+                   "needed; or, to compare, reload (all of it, before it computes) or sleep (also "
+                   "copied to host memory before it gives way)")
+        .group("Scheduling")
+        .show_default("layers");
     app.add_option("--max-queue", set_.engine.requests_max,
-                   "requests running and waiting; more get 429")
+                   "requests running and waiting, on a slice or for models that are being loaded; "
+                   "more get 429")
         .positive()
         .group("Scheduling")
         .show_default();
@@ -421,6 +448,9 @@ class Serve final : public Command {
         .show_default();
     app.add_option("--api-key", set_.server.api_keys, "key that clients must send; may be repeated")
         .one_value()  // one key each: what follows is the model
+        .group("Server");
+    app.add_flag("--trust-request-chat-template", set_.server.limits.api.chat_template,
+                 "requests may say chat_template, a template in place of the model's")
         .group("Server");
     app.add_option("--metrics-aliases", set_.metrics_aliases,
                    "vllm: /metrics has what vLLM counts under its names, too, for its dashboards")
@@ -485,6 +515,19 @@ class Serve final : public Command {
     return {};
   }
 
+  Status check_switching() const {
+    if (set_.switching == slice::Switching::kLayers) return {};
+    if (set_.isolate) {
+      return invalid_argument("--switching: worker processes bring layers; leave out --isolate");
+    }
+    if (set_.device == "cpu" && set_.weights_bytes == 0) {
+      return invalid_argument(
+          "--switching: weights are read where they are, and nothing is switched; give "
+          "--weights-memory-bytes");
+    }
+    return {};
+  }
+
   Status finish_admin() {
     if (set_.admin_port < 0) {
       if (set_.server.limits.api.keep_alive) {
@@ -504,6 +547,7 @@ class Serve final : public Command {
     set_.server.metrics.vllm_names = set_.metrics_aliases == "vllm";
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
+    CAUSEWAY_TRY(check_switching());
     for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,
                                       set_.kv_bytes, set_.kv_frame_bytes, set_.kv_host_bytes}) {
       if (bytes > kMemoryMax) {
@@ -539,11 +583,28 @@ class Serve final : public Command {
     std::vector<ServedModel> served;
     for (const fleet::CatalogueModel& model : models) {
       const auto card = slices.card(model.source);
-      if (card.ok()) served.push_back({model.entry->name, card->layout.bytes, model.pinned});
+      if (!card.ok()) continue;
+      served.push_back({.name = model.entry->name,
+                        .bytes = card->layout.bytes,
+                        .pinned = model.pinned,
+                        .no_room = no_room_for(*card, slices.weight_room_most())});
     }
-    return check_memory(
+    CAUSEWAY_TRY(check_memory(
         served,
-        {.pool = pool, .device = slices.weight_room(), .single = !set_.catalogue.model.empty()});
+        {.pool = pool, .device = slices.weight_room(), .single = !set_.catalogue.model.empty()}));
+    return check_any_fits(served, slices.count());
+  }
+
+  // Why it cannot even be streamed there; empty: it can.
+  std::string no_room_for(const model::ModelCard& card, const slice::WeightRoom& room) const {
+    if (room.taken_by(card.layout.bytes) <= round_up(room.budget, room.extent)) return {};
+    const auto streamed =
+        weights::streamed_model(card.layout, card.reading,
+                                {.extent = room.extent,
+                                 .budget = room.budget,
+                                 .ring = Bytes(static_cast<std::int64_t>(set_.ring_bytes)),
+                                 .experts = set_.experts});
+    return streamed.ok() ? "" : streamed.error().message;
   }
 
   const Clock& clock_;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
 
 #include "options.h"
 
@@ -16,6 +19,18 @@ std::string shown(Bytes bytes) {
 
 std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const ServedModel& smallest(const std::vector<ServedModel>& models) {
+  return *std::min_element(models.begin(), models.end(),
+                           [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+}
+
+// Of NAME=VALUE; a name may have a '=' itself. nullopt: it has not this form.
+std::optional<std::pair<std::string, std::string>> halves_of(const std::string& text) {
+  const std::size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) return std::nullopt;
+  return std::pair(text.substr(0, equals), text.substr(equals + 1));
 }
 
 // `room`: where; `option`: what sets it.
@@ -66,14 +81,24 @@ Status check_memory(const std::vector<ServedModel>& models, const ServeMemory& m
                       "--weights-memory-bytes", on_device);
 }
 
+Status check_any_fits(const std::vector<ServedModel>& models, std::size_t slices) {
+  const auto fits = [](const ServedModel& model) { return model.no_room.empty(); };
+  if (models.empty() || std::any_of(models.begin(), models.end(), fits)) return {};
+  const ServedModel& least = smallest(models);
+  return exhausted(
+      fmt::format("no slice of {} has room for any model; of the smallest, {}: {}; raise "
+                  "--weights-memory-bytes, which slices divide, or choose fewer --slices",
+                  slices, least.name, least.no_room));
+}
+
 Result<ModelBytes> parse_model_bytes(const std::string& text, const std::string& option) {
-  const std::size_t equals = text.rfind('=');
   ModelBytes parsed;
   std::uint64_t bytes = 0;
-  bool sound = equals != std::string::npos && equals > 0;
+  const auto halves = halves_of(text);
+  bool sound = halves.has_value();
   if (sound) {
-    parsed.model = text.substr(0, equals);
-    const auto size = parse_bytes(text.substr(equals + 1));
+    parsed.model = halves->first;
+    const auto size = parse_bytes(halves->second);
     sound = size.has_value();
     bytes = size.value_or(0);
   }
@@ -82,6 +107,25 @@ Result<ModelBytes> parse_model_bytes(const std::string& text, const std::string&
     return invalid_argument(option + " " + text + ": wanted is MODEL=BYTES, e.g. big=40GB");
   }
   parsed.bytes = Bytes(static_cast<std::int64_t>(bytes));
+  return parsed;
+}
+
+Result<ModelRate> parse_model_rate(const std::string& text, const std::string& option) {
+  constexpr double kMost = 1e6;
+  ModelRate parsed;
+  const auto halves = halves_of(text);
+  bool sound = halves.has_value();
+  if (sound) {
+    const std::string& number = halves->second;
+    const char* const last = number.data() + number.size();
+    const auto [end, error] = std::from_chars(number.data(), last, parsed.rate);
+    sound = error == std::errc() && end == last;
+    parsed.model = halves->first;
+  }
+  if (!sound || !(parsed.rate >= 0 && parsed.rate <= kMost)) {
+    return invalid_argument(option + " " + text +
+                            ": wanted is MODEL=RATE in requests a second, e.g. big=0.5");
+  }
   return parsed;
 }
 

@@ -15,6 +15,7 @@ struct ServedModel {
   std::string name;
   Bytes bytes;
   bool pinned = false;
+  std::string no_room = {};  // why no slice can hold what of it a step needs; empty: one can
 };
 
 struct ServeMemory {
@@ -32,8 +33,17 @@ struct ModelBytes {
 };
 // `option`: which was given so. kInvalidArgument.
 Result<ModelBytes> parse_model_bytes(const std::string& text, const std::string& option);
+// MODEL=RATE, in requests a second.
+struct ModelRate {
+  std::string model;
+  double rate = 0;
+};
+// As above.
+Result<ModelRate> parse_model_rate(const std::string& text, const std::string& option);
 // kResourceExhausted: the pool is less than the single model, or pinned models do not fit together.
 Status check_memory(const std::vector<ServedModel>& models, const ServeMemory& memory);
+// kResourceExhausted: no model fits a slice, not even streamed; `slices`: how many there are.
+Status check_any_fits(const std::vector<ServedModel>& models, std::size_t slices);
 // kResourceExhausted: --weights-memory-bytes and KV on the CPU are more than the machine has left.
 Status check_host_cache(Bytes weights, Bytes kv, Bytes left);
 

@@ -67,6 +67,34 @@ TEST(ServeChecks, APoolThatIsTooSmallForTheOneModelIsAnError) {
       AllOf(HasSubstr("needs 65 KiB"), HasSubstr("64 KiB"), HasSubstr("--pool-memory-bytes")));
 }
 
+TEST(ServeChecks, SlicesWithoutRoomForAnyModelAreAnError) {
+  std::vector<ServedModel> models = {model("a", mib(80)), model("b", mib(70))};
+  EXPECT_TRUE(check_any_fits(models, 4).ok());
+  EXPECT_TRUE(check_any_fits({}, 4).ok()) << "what cannot be read is told when it is loaded";
+  models[0].no_room = "it takes 64 MiB, and may have 32 MiB";
+  EXPECT_TRUE(check_any_fits(models, 4).ok()) << "the other is served";
+  models[1].no_room = "it takes 48 MiB, and may have 32 MiB";
+  const Status none = check_any_fits(models, 4);
+  EXPECT_EQ(none.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(
+      none.error().message,
+      AllOf(HasSubstr("no slice of 4"), HasSubstr("b: it takes 48 MiB, and may have 32 MiB"),
+            HasSubstr("--weights-memory-bytes"), HasSubstr("--slices")));
+}
+
+TEST(ServeChecks, ARateIsAModelsAndANumber) {
+  const auto rate = parse_model_rate("org/a=b=0.25", "--expected-rate");
+  ASSERT_TRUE(rate.ok()) << rate.error().message;
+  EXPECT_EQ(rate->model, "org/a=b");
+  EXPECT_EQ(rate->rate, 0.25);
+  EXPECT_EQ(parse_model_rate("a=0", "--expected-rate").value().rate, 0);
+  for (const char* wrong : {"a", "=1", "a=", "a=-1", "a=1x", "a=nan", "a=inf", "a=1e9", ""}) {
+    EXPECT_THAT(parse_model_rate(wrong, "--expected-rate").error().message,
+                AllOf(HasSubstr("--expected-rate"), HasSubstr("MODEL=RATE")))
+        << wrong;
+  }
+}
+
 TEST(ServeChecks, AHostCacheLargerThanTheMachineIsAnError) {
   EXPECT_THAT(check_host_cache(mib(30), mib(20), mib(40)).error().message,
               AllOf(HasSubstr("30 MiB"), HasSubstr("20 MiB"), HasSubstr("40 MiB")));

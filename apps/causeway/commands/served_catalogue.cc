@@ -38,7 +38,8 @@ Result<std::unique_ptr<fleet::CatalogueEntry>> ServedCatalogue::entry_of(
   return fleet::load_entry(id, source,
                            {.max_model_len = Tokens(options_.max_model_len),
                             .chat_template = options_.chat_template,
-                            .tool_calls = text::tool_call_format_named(options_.tool_call_parser)});
+                            .tool_calls = text::tool_call_format_named(options_.tool_call_parser),
+                            .reasoning = text::reasoning_format_named(options_.reasoning_parser)});
 }
 
 Result<std::vector<fleet::CatalogueModel>> ServedCatalogue::read_all() const {
@@ -76,6 +77,7 @@ Status ServedCatalogue::set_up(const std::vector<std::string>& names,
   CAUSEWAY_TRY(check_pins(options_.pins, names));
   for (auto& model : models) model.pinned = names_it(options_.pins, model.entry->name);
   CAUSEWAY_TRY(limit_residents(names, models));
+  CAUSEWAY_TRY(set_rates(names, models));
   return set_targets(names, models);
 }
 
@@ -88,6 +90,19 @@ Status ServedCatalogue::limit_residents(const std::vector<std::string>& names,
     }
     auto* const model = find(models, limit.model);
     if (model != nullptr) model->entry->max_resident = limit.bytes;
+  }
+  return {};
+}
+
+Status ServedCatalogue::set_rates(const std::vector<std::string>& names,
+                                  std::vector<fleet::CatalogueModel>& models) const {
+  for (const std::string& given : options_.expected_rates) {
+    CAUSEWAY_ASSIGN(const ModelRate rate, parse_model_rate(given, "--expected-rate"));
+    if (!names_it(names, rate.model)) {
+      return invalid_argument("--expected-rate " + given + ": no such model");
+    }
+    auto* const model = find(models, rate.model);
+    if (model != nullptr) model->spec.rate = rate.rate;
   }
   return {};
 }
@@ -108,7 +123,9 @@ void ServedCatalogue::fit(fleet::CatalogueModel& model) const {
   CAUSEWAY_CHECK(slices_ != nullptr, "models are fitted to slices");
   const auto card = slices_->card(model.source);
   if (!card.ok()) return;  // what is wrong with a model is told when it is loaded
+  const double rate = model.spec.rate;
   if (slices_->several()) model.spec = slices_->spec_of(*card);
+  model.spec.rate = rate;
   const Tokens held(card->kv.tokens.count * slices_->frames());
   if (held >= model.entry->max_model_len) return;
   spdlog::warn(

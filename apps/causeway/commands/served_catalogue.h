@@ -18,8 +18,8 @@ struct CatalogueOptions {
   std::string model, models_dir;  // one of them; `model`: a folder, or a name in the hub's cache
   std::filesystem::path hub;      // the cache
   std::string served_model_name, chat_template;
-  std::string tool_call_parser = "auto";
-  std::vector<std::string> pins, max_resident;
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
+  std::vector<std::string> pins, max_resident, expected_rates;
   std::int64_t max_model_len = 0;
 };
 
@@ -35,7 +35,7 @@ class ServedCatalogue final : public fleet::CatalogueReader {
   // Borrowed; before fit() and read().
   void set_slices(ServedSlices& slices) { slices_ = &slices; }
   // What a model asks of a slice, and what a slice can hold of it: a context that its KV cannot
-  // hold is not promised, because who gives no max_tokens asks for all.
+  // hold is not promised, because a request without max_tokens asks for all.
   void fit(fleet::CatalogueModel& model) const;
   Result<fleet::CatalogueFound> read(std::span<const fleet::KnownModel> known,
                                      const std::function<bool()>& cancelled) override;
@@ -48,6 +48,8 @@ class ServedCatalogue final : public fleet::CatalogueReader {
                 std::vector<fleet::CatalogueModel>& models) const;
   Status limit_residents(const std::vector<std::string>& names,
                          std::vector<fleet::CatalogueModel>& models) const;
+  Status set_rates(const std::vector<std::string>& names,
+                   std::vector<fleet::CatalogueModel>& models) const;
   Status set_targets(const std::vector<std::string>& names,
                      std::vector<fleet::CatalogueModel>& models) const;
 

@@ -13,7 +13,7 @@
 namespace causeway::app {
 namespace {
 
-// Of prompts that nobody has seen yet.
+// The expected length of prompts, before any has been seen.
 constexpr Tokens kPromptExpected(512);
 
 std::string chosen_slices(const ServedSlicesOptions& options,
@@ -125,6 +125,20 @@ slice::WeightRoom ServedSlices::weight_room() {
   }
   least.budget = least.budget / parts_later();
   return least;
+}
+
+slice::WeightRoom ServedSlices::weight_room_most() {
+  slice::WeightRoom most;
+  for (const Opened& one : slices_) {
+    const slice::WeightRoom room = one.slice->weight_room();
+    if (room.budget > most.budget) most = room;
+  }
+  return most;
+}
+
+std::size_t ServedSlices::count() {
+  const std::scoped_lock lock(mutex_);
+  return slices_.size();
 }
 
 fleet::SliceSpec ServedSlices::spec_of(const slice::SliceLimits& limits, fleet::LinkId link) {

@@ -16,6 +16,7 @@
 #include "slice/machine.h"
 #include "slice/slice.h"
 #include "slice/slice_layout.h"
+#include "slice/switching.h"
 #include "topology/gpu_names.h"
 
 namespace causeway::app {
@@ -35,6 +36,7 @@ struct ServedSlicesOptions {
   Bytes weights = {};
   Bytes ring = {};  // of each streamed model, not divided
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;
+  slice::Switching switching = slice::Switching::kLayers;  // not of workers
   engine::EngineOptions engine = {};
   slice::LayoutRules layout_rules = {};  // of "auto": when slices change
 };
@@ -85,6 +87,9 @@ class ServedSlices {
   std::int64_t frames();
   // For the weights of a model: of the slice that has least, or will.
   slice::WeightRoom weight_room();
+  // Likewise of the slice that has most now.
+  slice::WeightRoom weight_room_most();
+  std::size_t count();
   // Whether one is open.
   bool any();
   bool several() { return slices_.size() > 1 || opener() != nullptr; }

@@ -168,6 +168,7 @@ Result<std::unique_ptr<slice::Slice>> SlicesHere::open_one(const slice::SlicePar
                                    .cache = own.weights,
                                    .ring = own.ring,
                                    .experts = own.experts,
+                                   .switching = own.switching,
                                    .device = part.gpu,
                                    .threads = part.whole ? 0 : part.processors,
                                    .engine = own.engine},
@@ -183,6 +184,7 @@ Result<std::unique_ptr<slice::Slice>> SlicesHere::open_one(const slice::SlicePar
                                  .weights = own.weights,
                                  .ring = own.ring,
                                  .experts = own.experts,
+                                 .switching = own.switching,
                                  .engine = own.engine},
                                 candidates_, machine_, sink_);
 }

@@ -25,6 +25,10 @@ void SwitchingOptions::declare(Options& app, const std::string& group) {
                  "of it; sleep: all of it, which is copied to host memory first")
       .group(group)
       .show_default();
+  app.add_flag("--hybrid-gemm", hybrid_gemm_,
+               "a step reads at home what of its model has not arrived, as C2CServe's HybridGEMM, "
+               "instead of waiting for it")
+      .group(group);
 }
 
 Status SwitchingOptions::apply(simulate::SimulationOptions& slice) const {
@@ -34,6 +38,13 @@ Status SwitchingOptions::apply(simulate::SimulationOptions& slice) const {
   }
   slice.whole_models = switching_ != "layers";
   slice.copies_out = switching_ == "sleep";
+  if (hybrid_gemm_ && slice.step_start == engine::StepStart::kAllCached) {
+    return invalid_argument(
+        "--hybrid-gemm reads what has not arrived, and --step-start all-cached waits until all "
+        "has: "
+        "give one of them");
+  }
+  slice.reads_at_home = hybrid_gemm_;
   return {};
 }
 

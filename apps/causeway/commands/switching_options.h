@@ -1,5 +1,5 @@
-// --step-start and --switching: what changing a simulated slice's model costs. One definition for
-// all commands that simulate.
+// --step-start, --switching and --hybrid-gemm: what changing a simulated slice's model costs. One
+// definition for all commands that simulate.
 #pragma once
 
 #include <string>
@@ -20,6 +20,7 @@ class SwitchingOptions {
 
  private:
   std::string start_ = "just-in-time", switching_ = "layers";
+  bool hybrid_gemm_ = false;
 };
 
 }  // namespace causeway::app

@@ -35,8 +35,20 @@ TEST(SwitchingOptions, SleepIsAReloadThatSavesFirst) {
   EXPECT_TRUE(slice.copies_out);
 }
 
+TEST(SwitchingOptions, EveryBaselineMayReadAtHome) {
+  for (const char* switching : {"layers", "reload", "sleep"}) {
+    simulate::SimulationOptions slice;
+    EXPECT_FALSE(slice.reads_at_home);
+    const std::string given = std::string("--switching=") + switching;
+    ASSERT_TRUE(apply({"--hybrid-gemm", given}, slice).ok());
+    EXPECT_TRUE(slice.reads_at_home) << switching;
+  }
+}
+
 TEST(SwitchingOptions, SaysWhatIsWanted) {
   simulate::SimulationOptions slice;
+  EXPECT_EQ(apply({"--hybrid-gemm", "--step-start=all-cached"}, slice).error().code,
+            ErrorCode::kInvalidArgument);
   EXPECT_EQ(apply({"--step-start=soon"}, slice).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(apply({"--switching=nap"}, slice).error().code, ErrorCode::kInvalidArgument);
 }

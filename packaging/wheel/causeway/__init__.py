@@ -24,9 +24,18 @@ def preload():
     if not command or command[0] in ("-h", "--help"):
         print(f"usage: causeway-preload PROGRAM [ARGUMENT...]   (preloads {PRELOAD_LIBRARY})")
         sys.exit(0 if command else 2)
-    others = os.environ.get("LD_PRELOAD")
-    os.environ["LD_PRELOAD"] = f"{PRELOAD_LIBRARY}:{others}" if others else str(PRELOAD_LIBRARY)
+    library = str(PRELOAD_LIBRARY)
+    if len(library.split()) > 1:
+        # The linker cuts LD_PRELOAD at spaces, and LD_LIBRARY_PATH not.
+        library = PRELOAD_LIBRARY.name
+        _put_first("LD_LIBRARY_PATH", str(PRELOAD_LIBRARY.parent))
+    _put_first("LD_PRELOAD", library)
     _execute(command[0], command)
+
+
+def _put_first(variable, value):
+    others = os.environ.get(variable)
+    os.environ[variable] = f"{value}:{others}" if others else value
 
 
 def _execute(program, arguments):

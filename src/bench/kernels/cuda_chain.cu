@@ -61,7 +61,7 @@ struct Reader {
     while (ask()) {
     }
   }
-  // What has come may be overwritten: nobody looks at it, or add() has.
+  // Bytes that have come may be overwritten: they are not looked at, or add() has done so.
   CAUSEWAY_DEVICE void finish() {
     fill();
     while (seen < asked) {

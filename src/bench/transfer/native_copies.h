@@ -18,7 +18,7 @@ class NativeCopies {
  public:
   enum class How { kLoop, kBatch };  // one call a copy, or one for at most 4,096
   // How the caller learns of the end: by asking the stream, or an event recorded behind the copies,
-  // as who goes on submitting to the stream must.
+  // as a caller that goes on submitting to the stream must.
   enum class End { kStream, kEvent };
   virtual ~NativeCopies() = default;
 

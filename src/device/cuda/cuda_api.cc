@@ -36,15 +36,15 @@ std::string advice(int result) {
   switch (result) {
     case kCudaStubLibrary:
       return "libcuda.so.1 is the toolkit's stub: install the driver, or take the folder of stubs "
-             "out of LD_LIBRARY_PATH";
+             "out of the linker's search path";
     case kCudaDeviceUnavailable:
       return "another process has the GPU for itself: end it, or set the GPU's compute mode to "
              "default";
     case kCudaNoDevice:
     case kCudaInvalidDevice:
-      return "look at `nvidia-smi -L` and CUDA_VISIBLE_DEVICES; a GPU in MIG mode needs an "
-             "instance, "
-             "and this process access to it in /dev/nvidia-caps";
+      return "the driver shows this process no such GPU: `nvidia-smi -L` lists the machine's; a "
+             "GPU in MIG mode needs an instance, and this process access to it in "
+             "/dev/nvidia-caps";
     case kCudaOperatingSystem:
       return "this process cannot open /dev/nvidia*: give it (its container, its user) the devices";
     case kCudaNotPermitted:

@@ -46,7 +46,7 @@ TEST(CudaApi, AStartThatFailsTellsWhatToDo) {
   const std::pair<int, const char*> cases[] = {{kCudaStubLibrary, "stub"},
                                                {kCudaDeviceUnavailable, "compute mode"},
                                                {kCudaNoDevice, "nvidia-smi -L"},
-                                               {kCudaInvalidDevice, "CUDA_VISIBLE_DEVICES"},
+                                               {kCudaInvalidDevice, "shows this process"},
                                                {kCudaOperatingSystem, "/dev/nvidia*"},
                                                {kCudaNotPermitted, "/dev/nvidia-caps"},
                                                {kCudaSystemNotReady, "fabricmanager"},

@@ -33,8 +33,8 @@ Result<CudaDevicePointer> cuda_address_of(Device& device, HostAddress address, B
 // The host memory of the slice's machine.
 HostMemory& cuda_host_memory_of(Device& device);
 
-// A stream whose kernels the GPU prefers as `priority` says. Copy engines know no priorities: who
-// wants urgent copies first holds back the others.
+// A stream whose kernels the GPU prefers as `priority` says. Copy engines know no priorities: a
+// caller that wants urgent copies first holds back the others.
 Result<std::unique_ptr<Stream>> make_cuda_stream(Device& device, const std::string& name,
                                                  CopyPriority priority);
 

@@ -46,7 +46,7 @@ void CudaEventBoard::finish(State& state) {
   notify();
 }
 
-// Nobody sleeps while small copies are polled for, and even that call takes its time then.
+// While small copies are polled for no thread sleeps, and even this call would take its time.
 void CudaEventBoard::notify() {
   if (sleepers_ > 0) changed_.notify_all();
 }
@@ -135,7 +135,7 @@ Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUs
   return status;
 }
 
-// Nobody has seen the record queued, so nobody waits for it to be issued.
+// No thread has seen the record queued, so none waits for it to be issued.
 Status CudaEventBoard::record(const CudaEvent& event, CudaContext& context, const CudaScope& scope,
                               CUstream_st* stream, StreamFailure& failure) {
   const std::lock_guard lock(mutex_);
@@ -175,7 +175,8 @@ Result<bool> CudaEventBoard::latest_done(State& state) {
 }
 
 // Several looks with the lock held once: what stands between two of them is how late the end of a
-// small copy is seen. Not for a record that is only queued: who issues it needs the lock.
+// small copy is seen. Not for a record that is only queued: the thread that issues it needs the
+// lock.
 Result<bool> CudaEventBoard::latest_spin(State& state, Nanos length) {
   constexpr int kLooks = 4;
   bool went_well = false;

@@ -138,7 +138,7 @@ Status CudaHostRegions::add(Lock& lock, RegionId id, Range range, CudaContext& c
   auto piece = register_piece(id, range, context);
   hold.reset();
   lock.lock();
-  // Still there: who releases a region waits until its pieces are ready.
+  // Still there: a release of the region waits until its pieces are ready.
   Region& region = regions_.find(id)->second;
   if (piece.ok()) {
     region[range.begin] = *piece;
@@ -195,7 +195,7 @@ void CudaHostRegions::unregister(const Piece& piece) const {
   (void)physical.check(physical.api().cuMemHostUnregister(piece.base), "cuMemHostUnregister").ok();
 }
 
-// The bytes are there until this returns, and nobody asks for them: so without the lock.
+// The bytes are there until this returns, and no other thread asks for them: so without the lock.
 void CudaHostRegions::releasing(RegionId id) {
   Region region;
   {

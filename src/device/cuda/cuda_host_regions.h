@@ -41,7 +41,7 @@ class CudaHostRegions final : public HostRegionWatcher {
   // not be in use any more. The lock is open while the driver works.
   void make_unreachable(HostAddress address, Bytes bytes);
 
-  // A piece as GPUs see it, for who asks for the same one again and again.
+  // A piece as GPUs see it, for callers that ask for the same one again and again.
   struct View {
     RegionId region;
     Bytes begin;  // of the piece, within the region
@@ -74,7 +74,7 @@ class CudaHostRegions final : public HostRegionWatcher {
  private:
   struct Piece {
     Bytes bytes;
-    bool ready = false;  // else somebody registers it
+    bool ready = false;  // else a thread registers it
     std::byte* base = nullptr;
     CudaDevicePointer seen = 0;
     CudaPhysical* physical = nullptr;

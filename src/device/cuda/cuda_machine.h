@@ -2,18 +2,17 @@
 //
 //   CudaMachine ─┬─ HostMemory (the caller's)   host regions, registered on first use
 //                ├─ GPUs                        primary context, SMs, whether lost
-//                └─ devices (slices) ─┬─ context    the primary one, or a green one with its own
-//                SMs
-//                                     ├─ Arena      reserved addresses, 32 MiB extents mapped in
-//                                     └─ streams    CUDA streams; a thread each once run() is used
+//                └─ devices (slices) ─┬─ context   the primary one, or a green one with own SMs
+//                                     ├─ Arena     reserved addresses, 32 MiB extents mapped in
+//                                     └─ streams   CUDA streams; a thread each once run() is used
 //
 // Copies, events and waits go straight into the CUDA stream on the caller's thread. Work of run()
 // must happen between them, and its failure must stop what follows, so from a run() until its queue
 // is empty again a stream's work passes through a thread of its own.
 //
-// A CUDA stream waits for other CUDA streams, never for the host, except through a semaphore: who
-// makes a stream wait for a value sees to it that the value comes. Every wait of the host polls and
-// has an end.
+// A CUDA stream waits for other CUDA streams, never for the host, except through a semaphore: a
+// caller that makes a stream wait for a value sees to it that the value comes. Every wait of the
+// host polls and has an end.
 //
 // Thread-safe. Devices must be destroyed before their machine. Graphs are captured in
 // thread-local or relaxed mode: polling from other threads would break a global capture.

@@ -227,7 +227,7 @@ Status CudaStream::mark(const CudaEvent& event, const CudaScope& scope) {
   CAUSEWAY_ASSIGN(const CudaRecord record, machine_.events.begin(event.id()));
   const bool full = queue_.size() >= kQueueMax;
   Status pushed = push(RecordWork{record});
-  // The record exists, so somebody may wait for it already.
+  // The record exists, so a thread may wait for it already.
   if (full) machine_.events.complete(record, pushed.error());
   return pushed;
 }

@@ -25,7 +25,7 @@ struct EventRecord {
 class EventBoard {
  public:
   std::int64_t create();
-  // Who waits for the event's record goes on when that is done.
+  // Threads that wait for the event's record go on when that is done.
   void destroy(std::int64_t event);
 
   // A new record, not yet done. kInvalidArgument when the last one is not done.

@@ -87,7 +87,7 @@ Status HostStream::record(Event& event) {
   const std::lock_guard lock(mutex_);
   CAUSEWAY_ASSIGN(const EventRecord record, machine_.events.begin(own->id()));
   Status submitted = submit(RecordWork{record});
-  // The record exists, so somebody may wait for it already.
+  // The record exists, so a thread may wait for it already.
   if (!submitted.ok()) {
     machine_.events.complete(record, machine_.clock.now(), submitted.error());
   }
@@ -157,7 +157,7 @@ void HostStream::loop() {
     if (stop_.load()) failure_.cancel();
     const std::optional<Error> failure = failure_.first();
     lock.unlock();
-    // After a failure nothing is done any more, but whoever waits for an event must hear of it.
+    // After a failure nothing is done any more, but threads that wait for an event must hear of it.
     Status status;
     if (const auto* mark = std::get_if<RecordWork>(&work)) {
       machine_.events.complete(mark->record, machine_.clock.now(), failure);

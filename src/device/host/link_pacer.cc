@@ -102,7 +102,7 @@ void LinkPacer::wait_for_link(std::unique_lock<std::mutex>& lock, FlowId flow, B
 }
 
 void LinkPacer::wake() {
-  const std::lock_guard lock(mutex_);  // nobody is between looking at `stop` and waiting
+  const std::lock_guard lock(mutex_);  // no thread is between looking at `stop` and waiting
   changed_.notify_all();
 }
 

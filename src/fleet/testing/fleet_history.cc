@@ -387,8 +387,9 @@ void History::apply(const Route& route) {
 void History::apply(const CancelOn& cancel) {
   const auto at = requests_.find(cancel.request);
   if (at == requests_.end() || at->second.slice != cancel.slice) {
-    fail("a request is cancelled where it is not");
+    return fail("a request is cancelled where it is not");
   }
+  at->second.cancelled = true;
 }
 
 void History::apply(const Withdraw& withdraw) {

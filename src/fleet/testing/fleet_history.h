@@ -29,6 +29,8 @@ struct FleetHistoryReport {
   std::int64_t loaded_asked = 0;    // models that serve since they were asked for
   std::int64_t unloaded_asked = 0;  // that have left; not those of all models together
   std::int64_t slept = 0;           // all that had no requests
+  std::int64_t slept_behind = 0;    // of these, once others had ended
+  std::int64_t slept_aborting = 0;  // and where those were cancelled
   std::int64_t reloads = 0;         // of the catalogue
   std::int64_t found = 0;           // by these: models that are new, or back
   std::int64_t gone_kept = 0;       // that are served on without their folders

@@ -56,13 +56,23 @@ void History::ask_to_unload(RequestId id, ModelId model) {
 }
 
 void History::ask_to_sleep(RequestId id) {
-  const SleepAsked event{id, random_.chance(0.5)};
+  const auto mode = static_cast<SleepMode>(random_.below(3));
+  const SleepAsked event{id, random_.chance(0.5), mode};
+  std::set<RequestId>& until = sleeps_behind_[id];
+  for (const auto& [request, asked] : requests_) {
+    if (mode != SleepMode::kIdle && !asked.loads) until.insert(request);
+  }
   tell_ask(id, event);
-  if (asks_refused_.contains(id)) return;
+  if (asks_refused_.contains(id) || any_there(until)) return;
   for (std::int64_t i = 0; i < core_->models(); ++i) {
     const bool idle = core_->model(ModelId(i)).phase == ModelPhase::kReady && rests(ModelId(i));
     if (idle) fail("a model without requests does not sleep");
   }
+}
+
+bool History::any_there(const std::set<RequestId>& requests) const {
+  return std::any_of(requests.begin(), requests.end(),
+                     [this](RequestId id) { return requests_.contains(id); });
 }
 
 void History::ask_to_reload(RequestId id) {
@@ -137,7 +147,12 @@ void History::apply(const Answered& answered) {
   } else if (const auto* pin = std::get_if<PinAsked>(&asked)) {
     spec_.models[static_cast<std::size_t>(pin->model.value)].pinned = pin->pinned;
   }
-  report_.slept += std::holds_alternative<SleepAsked>(asked);
+  if (const auto* slept = std::get_if<SleepAsked>(&asked)) {
+    report_.slept += 1;
+    report_.slept_behind += !sleeps_behind_.at(answered.ask).empty();
+    report_.slept_aborting += slept->mode == SleepMode::kAbort;
+    if (any_there(sleeps_behind_.at(answered.ask))) fail("all sleeps under requests");
+  }
   if (!std::holds_alternative<ReloadAsked>(asked)) return;
   for (const auto& [model, ask] : removed_) {
     if (ask == answered.ask && !is_left(model, false))

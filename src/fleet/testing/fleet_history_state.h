@@ -55,6 +55,7 @@ class History {
   void ask_to_unload(RequestId id, ModelId model);
   void ask_to_sleep(RequestId id);
   void ask_to_reload(RequestId id);
+  bool any_there(const std::set<RequestId>& requests) const;
   CatalogueRead read_catalogue();
   ModelSpec new_model(std::int64_t number);
   void end_one();
@@ -131,6 +132,7 @@ class History {
   std::set<RequestId> ended_;
   std::map<RequestId, Event> asks_;  // but those for loads, which are held as requests are
   std::set<RequestId> asks_refused_;
+  std::map<RequestId, std::set<RequestId>> sleeps_behind_;  // requests that are to end before
   std::int64_t next_request_ = 0;
   std::int64_t wanted_ = 0;
   std::int64_t arriving_ = -1;  // the request that is being told of

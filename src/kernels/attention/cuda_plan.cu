@@ -144,7 +144,7 @@ std::int64_t piece_rows(const Heads& heads) {
 }
 
 // How the work is cut: by the heads, and how many sequences there are. The same for the plan and
-// for those who follow it. On few SMs there are still as many CTAs as a slot's workers need.
+// for the kernels that follow it. On few SMs there are still as many CTAs as a slot's workers need.
 void cut(const Heads& heads, int sms, SplitArgs& a) {
   const bool few = a.sequences <= kSplitSmallBatch;
   a.early_tiles = few ? 8 : 1;

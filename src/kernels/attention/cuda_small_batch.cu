@@ -11,8 +11,8 @@
 // weights by the tile's own largest score; behind a barrier it adds up 16 elements of the heads
 // over all of the round's tiles, [elements × query heads] = Vᵀ · weights. So the query heads are
 // the eight columns of a tensor-core tile, and no sum of values crosses a warp. At the end each CTA
-// sends to each of its cluster what that is to finish, in 16-byte words that an mbarrier counts:
-// whoever has received all writes. Nothing waits for a CTA of another cluster.
+// sends to each of its cluster what that is to finish, in 16-byte words that an mbarrier counts. A
+// CTA that has received all writes its part. Nothing waits for a CTA of another cluster.
 //
 // K and V of earlier tokens are asked for before the kernel in front has ended, all that a round
 // holds. The own token's q, k and v come from the product as they are: a warp prepares a head.
@@ -203,7 +203,7 @@ struct SmallBatchWorker {
   float out[kEights][4];
   float above[kEights][2], total[kEights][2];  // of heads lane % 4 × 2 and the next
 
-  // Leaves the rest as it is: zeros that nobody reads would be instructions.
+  // Leaves the rest as it is: zeros that are not read would be instructions.
   __device__ SmallBatchWorker(const SmallBatchArgs& args, const SmallBatchRange& its_range,
                               char* its_shared, uint32_t its_memory, int its_warp, int its_lane)
       : a(args),

@@ -33,8 +33,8 @@ namespace {
 
 constexpr unsigned kAll = 0xFFFFFFFFu;
 
-// What an instance of the kernel serves. Code costs time even where nobody runs it: what most
-// launches are has instances that have nothing else.
+// What an instance of the kernel serves. Code costs time even where it is not run, so the kinds of
+// most launches have instances without any other.
 enum class Serves {
   kAny,
   // Tokens that are not prepared yet, a plan that may be read early, frames of at least a tile, up
@@ -141,7 +141,7 @@ struct Worker {
   float out[kEights][kSize / 16][4];
   float largest[kEights][2], total[kEights][2];
 
-  // Leaves the rest as it is: zeros for registers that nobody reads would be instructions.
+  // Leaves the rest as it is: zeros for registers that are not read would be instructions.
   __device__ Worker(const SplitArgs& args, Tables& its_tables) : a(args), tables(its_tables) {}
 
   static __device__ bool early(const SplitArgs& a) { return kCommon || a.tables_early; }

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kName = "libcublasLt.so." CAUSEWAY_TEXT_OF(CUBLAS_VER_MAJOR);
 constexpr const char* kMissing =
     "libcublasLt.so." CAUSEWAY_TEXT_OF(CUBLAS_VER_MAJOR) " was not found: install cuBLAS of CUDA "
-    CAUSEWAY_TEXT_OF(CUBLAS_VER_MAJOR) ", or name its folder in LD_LIBRARY_PATH";
+    CAUSEWAY_TEXT_OF(CUBLAS_VER_MAJOR) ", or have its folder in the linker's search path";
 
 void* open_library() {
   for (const char* folder : {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"}) {

@@ -1,16 +1,16 @@
 // Matrix product of activations with a weight that lies in HBM as it lies in a checkpoint:
 //
-//   out [m][n] = x [m][k] · w [n][k]ᵀ (+ bias [n]) (+ residual [m][n])       plain
-//   out [m][n] = silu(x · gate [n][k]ᵀ) ⊙ (x · up [n][k]ᵀ)                    silu_mul; w is [gate;
-//   up]
+//   plain      out [m][n] = x [m][k] · w [n][k]ᵀ (+ bias [n]) (+ residual [m][n])
+//   silu_mul   out [m][n] = silu(x · gate [n][k]ᵀ) ⊙ (x · up [n][k]ᵀ); w is [gate; up]
 //
 // With a norm, x stands for its rows' RMSNorm: (x ⊙ gains, rounded to bf16) / √(mean(x²) + ε), the
 // latter a factor of the f32 sums.
 //
 // x, w, bias and residual are bf16; sums are f32, rounded once; out is bf16 or f32. Four ways:
 //
-//   kRows     own kernel for few rows of x, bound by reading w once: every CTA owns whole rows of
-//   w. kSplit    own kernel for m ≤ 128: CTAs share tiles of w along k and add up in a fixed order.
+//   kRows     own kernel for few rows of x, bound by reading w once: every CTA owns whole rows
+//             of w.
+//   kSplit    own kernel for m ≤ 128: CTAs share tiles of w along k and add up in a fixed order.
 //   kLibrary  cuBLASLt, bound by arithmetic; and what TMA cannot address. It may round the product
 //             to bf16 before it adds bias and residual.
 //   kPlain    for operands that cuBLASLt cannot address either: right, and slow.
@@ -50,7 +50,7 @@ struct CudaRequest {
   bool silu_mul = false;  // bf16 out only; bias, if any, is [2n]
   bool norm = false;      // kRows only
   // 2: kLibrary and kSplit with f32 out only, and nothing is added: out is [2][m] rows out_stride
-  // apart, a part the product over its half of k. Who reads it adds them up (rms_norm_cuda.h): one
+  // apart, a part the product over its half of k. The reader adds them up (rms_norm_cuda.h): one
   // kernel less.
   int parts = 1;
   CudaShare share = CudaShare::kLess;

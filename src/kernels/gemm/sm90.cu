@@ -123,7 +123,7 @@ constexpr CudaPairs kUndivided = kFinish == Finish::kAny ? CudaPairs::kNone : Cu
 template <Finish kFinish>
 Choice<SplitArgs> split_choice(int batch, CudaShare share) {
   switch (batch) {
-    // Where kRows serves: by the general kernels, for whoever asks for kSplit all the same.
+    // Where kRows serves, the general kernels do what a caller asks of kSplit all the same.
     case 8: return split_choice<8, Finish::kAny, CudaPairs::kNone>(share);
     case 16: return split_choice<16, Finish::kAny, CudaPairs::kNone>(share);
     case 32: return split_choice<32, kFinish, CudaPairs::kNone>(share);

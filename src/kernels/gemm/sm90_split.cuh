@@ -86,7 +86,7 @@ struct SplitFeeder {
     cursor.advance();
   }
 
-  // Steps of the ring's first round: they wait for nobody.
+  // Steps of the ring's first round, which do not wait for a free stage.
   CAUSEWAY_DEVICE int first_round() const {
     return min(count, static_cast<int>(place.stages));  // at least a step
   }

@@ -162,7 +162,7 @@ Status check_format(const Json& json) {
   CAUSEWAY_ASSIGN(const std::int64_t version, count_of(json, "version"));
   if (version != kVersion) {
     return unsupported("profile: version " + std::to_string(version) +
-                       "; this build reads version 1: measure anew with `causeway profile`");
+                       "; this build reads version 1: the profile has to be measured anew");
   }
   return {};
 }

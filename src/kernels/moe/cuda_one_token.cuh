@@ -83,7 +83,7 @@ __global__ void __maxnreg__(128) one_token_kernel(const __grid_constant__ OneTok
     return;
   }
 
-  // ---- who chose what --------------------------------------------------------------------------
+  // ---- the experts of each token --------------------------------------------------------------
   // The score is so short that fetching its instructions takes as long as it does: the weights on
   // their way have driven them out of all caches. So it goes once without effect while the kernel
   // in front still runs.

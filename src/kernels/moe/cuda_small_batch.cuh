@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kSmallBatchThreads, 2)
     return;
   }
 
-  // ---- multiplying warps: who chose what -------------------------------------------------------
+  // ---- multiplying warps: the experts of each token --------------------------------------------
   const SmallBatchFront front{args, place, warp, lane, launch + 1};
   if (kFront) {
     score_all(args, {args, score_place, warp, lane}, launch + 1);

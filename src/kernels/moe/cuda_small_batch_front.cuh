@@ -1,5 +1,5 @@
-// Who chose what, in the kernel for small batches: as kernels in front left it, or norm, router and
-// choice in this one.
+// The experts of each token, in the kernel for small batches: as kernels in front left it, or norm,
+// router and choice in this one.
 #pragma once
 
 #include "kernels/moe/cuda_small_batch_place.cuh"

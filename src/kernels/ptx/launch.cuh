@@ -1,4 +1,4 @@
-// Programmatic dependent launch, as a kernel sees it, and who a thread is.
+// Programmatic dependent launch, as a kernel sees it, and the ids of a thread.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 //
 // What never comes is a bug of the protocol, or a CTA that got no SM. Then the kernel traps, and
 // the GPU is reported lost (device/device.h) instead of hanging for ever. Hardware's own barriers
-// (of a CTA, a warpgroup, a cluster; griddepcontrol.wait) know no such end: who comes to them late
-// is in a wait of this kind.
+// (of a CTA, a warpgroup, a cluster; griddepcontrol.wait) know no such end: a thread that comes to
+// them late is in a wait of this kind.
 #pragma once
 
 #include <cstdint>

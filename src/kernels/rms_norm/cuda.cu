@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreadsMax) norm_kernel(const Args a) {
   __shared__ float sums[32];
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int lane = thread & 31, warp = thread >> 5;
-  // Weights are nobody's output: they come from HBM while the kernel in front ends.
+  // No kernel writes weights: they come from HBM while the kernel in front ends.
   let_successor_start();
   Bf16x8 weights[kVectors], x[kVectors];
 #pragma unroll

@@ -144,7 +144,7 @@ struct Row {
   };
   template <typename Combine>
   __device__ Totals over_cluster(u64 of_block, Combine combine) {
-    // Two places in turn: nobody may still read the one that is written.
+    // Two places in turn: a thread may still read the one that was written before.
     u64* place = &shared.exchange[turn ^= 1];
     if (thread() == 0) *place = of_block;
     cluster.sync();
@@ -560,7 +560,7 @@ __device__ __forceinline__ void sample_row(const Args& a, const EditArgs& with) 
       a.logprob[index] = static_cast<float>(static_cast<double>(logits[token]) - normaliser);
     }
   }
-  cluster.sync();  // nobody leaves while another still reads its shared memory
+  cluster.sync();  // no CTA leaves while another still reads its shared memory
 }
 
 // Grid: rows × kCluster.

@@ -79,7 +79,7 @@ Function entry_of(const Native& native, Function CudaApi::*member) {
   return native.api.*member;
 }
 
-// The driver is loaded, or nobody would call.
+// The driver is loaded: the program calls a function of it.
 template <typename Member, typename... Arguments>
 int native_call(Member member, Arguments... arguments) {
   const Native* const native = Process::get().native();
@@ -588,13 +588,13 @@ extern "C" __attribute__((visibility("hidden"))) void* causeway_find_hook(void* 
     if (std::strcmp(name, hook.symbol) != 0 || !is_used(hook)) continue;
     void* const found = (*real)(library, name);
     const Native* const native = found == nullptr ? nullptr : Process::get().native();
-    // Not the function of the same name in somebody else's library.
+    // Not the function of the same name in another library.
     return native != nullptr && found == hook.theirs(*native) ? hook.ours : nullptr;
   }
   return nullptr;
 }
 
-// dlsym(RTLD_NEXT, …) depends on who calls, so that the real one must be jumped to with the
+// dlsym(RTLD_NEXT, …) depends on its caller, so that the real one must be jumped to with the
 // caller's return address in place.
 #if defined(__x86_64__)
 __asm__(

@@ -34,7 +34,7 @@ void* look_up_in_driver(const char* name) { return real_dlsym()(driver_library()
 
 void say(const std::string& text) {
   const std::string line = "causeway-preload: " + text + "\n";
-  // Nobody is left to tell when this fails.
+  // When this fails there is no other place to tell it.
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
@@ -174,7 +174,7 @@ void Process::open() {
 
 void Process::close() {
   threshold_.store(kEverything);
-  // In a forked process nobody is left who would unlock it.
+  // A forked process lacks the thread that would unlock it.
   if (phase_.load() != Phase::kOff) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(kOpeningMax.count),

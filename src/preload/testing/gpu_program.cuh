@@ -41,4 +41,21 @@ inline std::string library_for(const std::string& program) {
   return "";
 }
 
+// How the dynamic linker is told of a library in any folder. It cuts LD_PRELOAD at spaces, and
+// LD_LIBRARY_PATH at colons and semicolons alone: the one names the library, the other its folder.
+struct Preloading {
+  std::string ld_preload;
+  std::string ld_library_path;
+};
+
+inline Preloading preloading(const std::string& library) {
+  const std::size_t slash = library.rfind('/');
+  const char* const others = std::getenv("LD_LIBRARY_PATH");
+  Preloading made{library, others == nullptr ? "" : others};
+  if (slash == std::string::npos) return made;
+  made.ld_preload = library.substr(slash + 1);
+  made.ld_library_path.insert(0, library.substr(0, slash + 1) + (others == nullptr ? "" : ":"));
+  return made;
+}
+
 }  // namespace causeway::preload::testing

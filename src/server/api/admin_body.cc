@@ -55,11 +55,20 @@ MaybeError parse_admin_body(std::string_view body, const ApiLimits& limits, bool
   return fields.error();
 }
 
-MaybeError parse_sleep_query(std::string_view query, bool& keeps_home) {
+MaybeError parse_sleep_query(std::string_view query, bool& keeps_home, fleet::SleepMode& mode) {
   Parameters parameters;
   if (auto error = parse_query(query, parameters)) return error;
   keeps_home = true;
+  mode = fleet::SleepMode::kIdle;
   for (const auto& [name, value] : parameters) {
+    if (name == "mode") {
+      if (value != "wait" && value != "abort") {
+        return bad_parameter(name,
+                             "must be wait or abort; requests cannot be kept, to go on later");
+      }
+      mode = value == "wait" ? fleet::SleepMode::kWait : fleet::SleepMode::kAbort;
+      continue;
+    }
     if (name != "level") return unknown_parameter(name);
     if (value != "1" && value != "2") return bad_parameter(name, "must be 1 or 2");
     keeps_home = value == "1";

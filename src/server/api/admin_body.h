@@ -1,11 +1,12 @@
-// What comes to the admin port beside paths: bodies that name a model, and the parameters of
-// queries, also of the first port's. All of it strict: a wrong type, or what is not known, is an
-// error that names it.
+// The inputs of the admin port beside paths: bodies that name a model, and parameters of queries,
+// also of the first port's. They are read strictly: a wrong type, or a name that is not known, is
+// an error that names it.
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "fleet/sleep_mode.h"
 #include "server/api/generation_request.h"
 
 namespace causeway::server {
@@ -19,16 +20,18 @@ struct AdminBody {
 MaybeError parse_admin_body(std::string_view body, const ApiLimits& limits, bool may_wait,
                             AdminBody& out);
 
-// Of /sleep, as vLLM has it: level=1 (the default), weights stay in host memory; level=2, they do
-// not.
-MaybeError parse_sleep_query(std::string_view query, bool& keeps_home);
-// Of /wake_up: tags=weights, tags=kv_cache, each as often as one likes. All is woken whatever they
-// say.
+// Reads the query of /sleep, as vLLM has it. level=1 (the default): weights stay in host memory;
+// level=2: they do not. mode=wait or abort, of requests; without it models that have some stay
+// awake. vLLM's third mode, keep, freezes requests, which nothing here does.
+MaybeError parse_sleep_query(std::string_view query, bool& keeps_home, fleet::SleepMode& mode);
+// Reads the query of /wake_up: tags=weights and tags=kv_cache, each any number of times. All is
+// woken whatever they say.
 MaybeError parse_wake_query(std::string_view query);
-// Of /health: deep=1 or 0. Others are left alone, as probes send what they like.
+// Reads the query of /health: deep=1 or 0. Other parameters are left alone, as probes send what
+// they like.
 MaybeError parse_health_query(std::string_view query, bool& deep);
-// Of a generation, as llama.cpp's router has it: autoload=false, a model that is not loaded is not
-// loaded for it. Others are left alone likewise.
+// Reads the query of a generation, as llama.cpp's router has it. autoload=false: a model that is
+// not loaded is not loaded for it. Other parameters are left alone likewise.
 MaybeError parse_autoload_query(std::string_view query, bool& autoload);
 
 }  // namespace causeway::server

@@ -20,7 +20,7 @@ void check(const MaybeError& error) {
   CAUSEWAY_CHECK(!text::first_invalid_utf8(out));
 }
 
-// Whoever is let in with an origin is the server's own page, by an address or as localhost.
+// A caller that is let in with an origin is the server's own page, by an address or as localhost.
 void fuzz_site(std::string_view text) {
   const std::string_view host = text.substr(0, text.find('\n'));
   const std::string_view origin = text.substr(std::min(text.size(), host.size() + 1));
@@ -37,8 +37,9 @@ void fuzz_site(std::string_view text) {
 void fuzz(std::uint8_t which, std::string_view text) {
   AdminBody body;
   bool flag = false;
+  fleet::SleepMode mode{};
   switch (which % 6) {
-    case 0: return check(parse_sleep_query(text, flag));
+    case 0: return check(parse_sleep_query(text, flag, mode));
     case 1: return check(parse_wake_query(text));
     case 2: return check(parse_health_query(text, flag));
     case 5: return fuzz_site(text);

@@ -37,20 +37,28 @@ TEST(AdminBody, BadOnesAreNamed) {
   EXPECT_EQ(param(std::string(100'000, '[')), "");
 }
 
-TEST(AdminQuery, LevelsOfSleep) {
+TEST(AdminQuery, LevelsAndModesOfSleep) {
+  using fleet::SleepMode;
   bool keeps_home = false;
-  ASSERT_FALSE(parse_sleep_query("", keeps_home));
+  SleepMode mode = SleepMode::kAbort;
+  ASSERT_FALSE(parse_sleep_query("", keeps_home, mode));
   EXPECT_TRUE(keeps_home);
-  ASSERT_FALSE(parse_sleep_query("level=2", keeps_home));
+  EXPECT_EQ(mode, SleepMode::kIdle);
+  ASSERT_FALSE(parse_sleep_query("level=2&mode=abort", keeps_home, mode));
   EXPECT_FALSE(keeps_home);
-  ASSERT_FALSE(parse_sleep_query("level=1", keeps_home));
+  EXPECT_EQ(mode, SleepMode::kAbort);
+  ASSERT_FALSE(parse_sleep_query("mode=wait&level=1", keeps_home, mode));
   EXPECT_TRUE(keeps_home);
-  for (const auto bad : {"level=0", "level=3", "level=", "level", "level=01", "mode=abort", "%"}) {
-    const MaybeError error = parse_sleep_query(bad, keeps_home);
+  EXPECT_EQ(mode, SleepMode::kWait);
+  for (const auto bad : {"level=0", "level=3", "level=", "level", "level=01", "mode=", "mode=idle",
+                         "mode=Abort", "pause=1", "%"}) {
+    const MaybeError error = parse_sleep_query(bad, keeps_home, mode);
     ASSERT_TRUE(error) << bad;
     EXPECT_EQ(error->status, 400) << bad;
   }
-  EXPECT_THAT(parse_sleep_query("mode=abort", keeps_home)->message, HasSubstr("`mode`"));
+  const MaybeError keep = parse_sleep_query("mode=keep", keeps_home, mode);
+  EXPECT_EQ(keep->param, "mode");
+  EXPECT_THAT(keep->message, HasSubstr("wait or abort"));
 }
 
 TEST(AdminQuery, TagsOfWaking) {

@@ -1,22 +1,24 @@
-// What a chat's choice says: its text and its calls of tools, as events and whole.
+// What a chat's choice says: its reasoning, its text and its calls of tools, as events and whole.
+#include <utility>
+
 #include "base/random.h"
+#include "server/api/answer_parts.h"
 #include "server/api/answer_writer.h"
 #include "server/api/json_write.h"
 
 namespace causeway::server {
 
 // Mistral's templates want nine letters and digits.
-void AnswerWriter::append_call_id(std::string& out, std::size_t choice, int call) const {
+std::string call_id(std::uint64_t seed, int call, text::ToolCallFormat format) {
   static constexpr std::string_view kSigns =
       "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  const bool bare = tool_calls_ == text::ToolCallFormat::kMistral;
-  std::uint64_t bits = mix64(mix64(call_ids_ + choice) + static_cast<std::uint64_t>(call));
-  out += bare ? "\"" : "\"call_";
+  std::string out = format == text::ToolCallFormat::kMistral ? "" : "call_";
+  std::uint64_t bits = mix64(mix64(seed) + static_cast<std::uint64_t>(call));
   for (int i = 0; i < 9; ++i) {
     out += kSigns[bits % kSigns.size()];
     bits /= kSigns.size();
   }
-  out += '"';
+  return out;
 }
 
 // The first piece of a call has its id and name; a whole call is one piece, and has no index.
@@ -31,7 +33,7 @@ void AnswerWriter::append_calls(std::string& out, const ChoiceText& choice, bool
     }
     if (!call.name.empty()) {
       out += "\"id\":";
-      append_call_id(out, choice.index, call.index);
+      append_json_string(out, call_id(call_ids_ + choice.index, call.index, tool_calls_));
       out += ",\"type\":\"function\",";
     }
     out += "\"function\":{";
@@ -49,12 +51,17 @@ void AnswerWriter::append_calls(std::string& out, const ChoiceText& choice, bool
 
 void AnswerWriter::append_delta(std::string& out, const ChoiceText& choice) const {
   out += ",\"delta\":{";
-  if (!choice.text.empty()) {
-    out += "\"content\":";
-    append_json_string(out, choice.text);
-  }
+  std::string_view comma;
+  const auto append_text = [&](std::string_view name, std::string_view text) {
+    if (text.empty()) return;
+    out += std::exchange(comma, ",");
+    out += name;
+    append_json_string(out, text);
+  };
+  append_text("\"reasoning_content\":", choice.reasoning);
+  append_text("\"content\":", choice.text);
   if (!choice.calls.empty()) {
-    if (!choice.text.empty()) out += ',';
+    out += comma;
     append_calls(out, choice, true);
   }
   out += '}';
@@ -62,10 +69,14 @@ void AnswerWriter::append_delta(std::string& out, const ChoiceText& choice) cons
 
 void AnswerWriter::append_message(std::string& out, const ChoiceText& choice) const {
   out += R"(,"message":{"role":"assistant","content":)";
-  if (choice.text.empty() && !choice.calls.empty()) {
+  if (choice.text.empty() && !(choice.calls.empty() && choice.reasoning.empty())) {
     out += "null";
   } else {
     append_json_string(out, choice.text);
+  }
+  if (reasoning_) {
+    out += ",\"reasoning_content\":";
+    choice.reasoning.empty() ? (void)(out += "null") : append_json_string(out, choice.reasoning);
   }
   out += ",\"refusal\":null";
   if (!choice.calls.empty()) {

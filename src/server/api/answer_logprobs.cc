@@ -2,22 +2,26 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/api/answer_parts.h"
 #include "server/api/answer_writer.h"
 #include "server/api/json_write.h"
 
 namespace causeway::server {
+namespace {
 
-void AnswerWriter::append_token_as_id(std::string& out, TokenId id) const {
+void append_token_as_id(std::string& out, TokenId id) {
   out += "\"token_id:";
   append_json_integer(out, id);
   out += '"';
 }
 
 // "token":…,"logprob":…,"bytes":[…]
-void AnswerWriter::append_chat_token(std::string& out, TokenId id, float logprob) const {
-  const std::string_view bytes = tokenizer_.token_bytes(id);
+void append_scored_token(std::string& out, const text::Tokenizer& tokenizer, bool as_ids,
+                         const request::TokenLogprob& scored) {
+  const auto [id, logprob] = scored;
+  const std::string_view bytes = tokenizer.token_bytes(id);
   out += "{\"token\":";
-  if (tokens_as_ids_) {
+  if (as_ids) {
     append_token_as_id(out, id);
   } else {
     append_json_string(out, bytes);
@@ -32,21 +36,21 @@ void AnswerWriter::append_chat_token(std::string& out, TokenId id, float logprob
   out += ']';
 }
 
-void AnswerWriter::append_chat_logprobs(std::string& out,
-                                        std::span<const PlacedToken> tokens) const {
-  out += "{\"content\":[";
+}  // namespace
+
+void append_scored_tokens(std::string& out, const text::Tokenizer& tokenizer, bool as_ids,
+                          std::span<const PlacedToken> tokens) {
   for (const PlacedToken& placed : tokens) {
     if (&placed != tokens.data()) out += ',';
-    append_chat_token(out, placed.token.token, placed.token.logprob);
+    append_scored_token(out, tokenizer, as_ids, {placed.token.token, placed.token.logprob});
     out += ",\"top_logprobs\":[";
     for (const auto& best : placed.token.top) {
       if (&best != placed.token.top.data()) out += ',';
-      append_chat_token(out, best.token, best.logprob);
+      append_scored_token(out, tokenizer, as_ids, best);
       out += '}';
     }
     out += "]}";
   }
-  out += "],\"refusal\":null}";
 }
 
 void AnswerWriter::append_completion_token(std::string& out, TokenId id) const {

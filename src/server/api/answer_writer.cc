@@ -1,5 +1,6 @@
 #include "server/api/answer_writer.h"
 
+#include "server/api/answer_parts.h"
 #include "server/api/json_write.h"
 #include "server/api/prompt_scores.h"
 
@@ -15,7 +16,13 @@ void append_usage(std::string& out, const Usage& usage) {
   append_json_integer(out, usage.prompt_tokens + usage.completion_tokens);
   out += ",\"prompt_tokens_details\":{\"cached_tokens\":";
   append_json_integer(out, usage.cached_tokens);
-  out += "}}";
+  out += '}';
+  if (usage.reasoning_tokens >= 0) {
+    out += ",\"completion_tokens_details\":{\"reasoning_tokens\":";
+    append_json_integer(out, usage.reasoning_tokens);
+    out += '}';
+  }
+  out += '}';
 }
 
 template <typename Item, typename IdOf>
@@ -52,6 +59,7 @@ AnswerWriter::AnswerWriter(const Head& head, const text::Tokenizer& tokenizer)
       prompt_logprobs_(head.prompt_logprobs),
       token_ids_(head.token_ids),
       tokens_as_ids_(head.tokens_as_ids),
+      reasoning_(head.reasoning),
       include_usage_(head.include_usage),
       call_ids_(head.call_ids),
       tool_calls_(head.tool_calls),
@@ -163,7 +171,9 @@ void AnswerWriter::append_logprobs(std::string& out, const ChoiceText& choice) c
   if (!logprobs_) {
     out += "null";
   } else if (chat_) {
-    append_chat_logprobs(out, choice.tokens);
+    out += "{\"content\":[";
+    append_scored_tokens(out, tokenizer_, tokens_as_ids_, choice.tokens);
+    out += "],\"refusal\":null}";
   } else {
     append_completion_logprobs(out, choice);
   }

@@ -1,5 +1,5 @@
-// Writes answers of both endpoints, whole or as server-sent events, straight into strings. The part
-// that all events of a stream share is written once.
+// Writes answers of chats and completions, whole or as server-sent events, straight into strings.
+// The part that all events of a stream share is written once.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;
+  std::int64_t reasoning_tokens = -1;  // of those of completions; -1: it is not told
 };
 
-// What one choice has to say: all of it, or what is new.
+// The text of one choice to be told: all of it, or what is new.
 struct ChoiceText {
   std::size_t index = 0;
   std::string_view text;
@@ -27,6 +28,7 @@ struct ChoiceText {
   std::span<const text::ToolCallDelta> calls;
   std::span<const TokenId> prompt_tokens;  // to be told with this: of the whole answer or its start
   std::span<const PlacedToken> prompt_scores;  // likewise
+  std::string_view reasoning = {};
 };
 
 class AnswerWriter {
@@ -44,6 +46,7 @@ class AnswerWriter {
     bool tokens_as_ids = false;         // log-probabilities spell tokens as "token_id:5"
     std::uint64_t call_ids = 0;         // decides the ids of calls of tools
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
+    bool reasoning = false;      // messages tell it, or that there is none
     bool include_usage = false;  // events carry "usage": null, the last one the numbers
   };
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
@@ -62,14 +65,10 @@ class AnswerWriter {
 
  private:
   void append_logprobs(std::string& out, const ChoiceText& choice) const;
-  void append_chat_logprobs(std::string& out, std::span<const PlacedToken> tokens) const;
   void append_completion_logprobs(std::string& out, const ChoiceText& choice) const;
   void append_completion_top(std::string& out, const PlacedToken& placed, std::size_t most) const;
-  void append_chat_token(std::string& out, TokenId id, float logprob) const;
   void append_completion_token(std::string& out, TokenId id) const;
-  void append_token_as_id(std::string& out, TokenId id) const;
   void append_calls(std::string& out, const ChoiceText& choice, bool event) const;
-  void append_call_id(std::string& out, std::size_t choice, int call) const;
   void append_delta(std::string& out, const ChoiceText& choice) const;
   void append_message(std::string& out, const ChoiceText& choice) const;
   void append_tail(std::string& out, const ChoiceText& choice) const;
@@ -85,6 +84,7 @@ class AnswerWriter {
   std::int32_t prompt_logprobs_;
   bool token_ids_;
   bool tokens_as_ids_;
+  bool reasoning_;
   bool include_usage_;
   std::uint64_t call_ids_;
   text::ToolCallFormat tool_calls_;

@@ -35,8 +35,8 @@ ApiError conflict(std::string message);
 ApiError client_closed();
 ApiError internal_error(std::string message);
 
-// What Fleet::submit or rendering says, as a status: kInvalidArgument 400, kResourceExhausted 429,
-// kUnavailable 503, anything else 500.
+// The status of an error of Fleet::submit or of rendering: kInvalidArgument 400, kResourceExhausted
+// 429, kUnavailable 503, anything else 500.
 ApiError from_error(const Error& error);
 
 // Appends the object {"error": …}.

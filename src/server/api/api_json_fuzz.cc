@@ -1,13 +1,15 @@
-// Any bytes as the body of a chat or completion request, through parsing, validation, template,
+// Any bytes as the body of a request that generates, through parsing, validation, template,
 // tokenizer and back to text. The first byte picks the endpoint.
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "grammar/check_constraint.h"
 #include "server/api/answer_writer.h"
 #include "server/api/prepare.h"
 #include "server/api/prompt_scores.h"
+#include "server/api/response_writer.h"
 #include "server/testing/byte_model.h"
 #include "text/utf8.h"
 
@@ -58,15 +60,49 @@ void check(const Prepared& prepared) {
   }
 }
 
+// The choice as a response: events, of which each is JSON, and whole.
+void respond(const GenerationRequest& asked, const Prepared& prepared, Choice& choice) {
+  const request::SamplingParams& sampling = prepared.requests[0].sampling;
+  const ResponseWriter::Head head{.id = "1",
+                                  .model = asked.model,
+                                  .echo = asked.response_echo,
+                                  .temperature = sampling.temperature,
+                                  .top_p = sampling.top_p,
+                                  .logprobs = asked.top_logprobs >= 0,
+                                  .tool_calls = text::ToolCallFormat::kHermes};
+  const std::string text = choice.take_text();
+  const auto tokens = choice.take_tokens();
+  const auto calls = choice.take_calls();
+  const ChoiceText all{0, text, tokens, choice.finish_reason(), calls, {}, {}};
+  std::string whole;
+  ResponseWriter(head, *model().tokenizer).append_answer(whole, all, {}, 1);
+  CAUSEWAY_CHECK(nlohmann::json::accept(whole));
+  ResponseWriter writer(head, *model().tokenizer);
+  std::string events;
+  writer.append_news(events, all);
+  writer.append_end(events, {}, 1);
+  constexpr std::string_view kData = "\ndata: ";
+  while (!events.empty()) {
+    const std::size_t end = events.find("\n\n");
+    const std::size_t data = events.find(kData);
+    CAUSEWAY_CHECK(end != std::string::npos && data < end);
+    const std::size_t begin = data + kData.size();
+    CAUSEWAY_CHECK(nlohmann::json::accept(events.substr(begin, end - begin)));
+    events.erase(0, end + 2);
+  }
+}
+
 // The prompt as if it were the answer: a choice with the request's stops, written out.
 void answer(const GenerationRequest& asked, const Prepared& prepared) {
-  Choice choice(*model().tokenizer, asked, text::ToolCallFormat::kHermes);
+  Choice choice(*model().tokenizer, asked,
+                {text::ToolCallFormat::kHermes, {text::ReasoningFormat::kQwen3}});
   for (const TokenId id : prepared.requests[0].prompt) {
     request::OutputToken token;
     token.token = id;
     choice.push({token});
   }
   choice.finish(request::FinishReason::kLength);
+  if (asked.endpoint == Endpoint::kResponses) return respond(asked, prepared, choice);
   AnswerWriter::Head head;
   head.endpoint = asked.endpoint;
   head.model = asked.model;
@@ -76,15 +112,20 @@ void answer(const GenerationRequest& asked, const Prepared& prepared) {
   head.prompt_logprobs = asked.prompt_logprobs;
   head.token_ids = asked.return_token_ids;
   head.tokens_as_ids = asked.tokens_as_ids;
+  head.reasoning = true;
   const AnswerWriter writer(head, *model().tokenizer);
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();
   const auto calls = choice.take_calls();
   std::vector<request::OutputToken> prompt;
   for (const TokenId id : prepared.requests[0].prompt) prompt.push_back({id, -1.0f, {{id, -1.0f}}});
+  const std::string reasoning = choice.take_reasoning();
+  CAUSEWAY_CHECK(asked.include_reasoning || reasoning.empty());
+  CAUSEWAY_CHECK(choice.reasoning_tokens() <= choice.generated());
   const auto scores = place_prompt(*model().tokenizer, prompt, text);
   const ChoiceText whole{
-      0, text, tokens, choice.finish_reason(), calls, prepared.requests[0].prompt, scores};
+      0,      text,     tokens, choice.finish_reason(), calls, prepared.requests[0].prompt,
+      scores, reasoning};
   std::string out;
   writer.append_role_event(out, 0, whole.prompt_tokens);
   writer.append_event(out, whole);
@@ -114,6 +155,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   auto endpoint = data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kCompletions;
   if (data[0] == 'e') endpoint = Endpoint::kEmbeddings;
+  if (data[0] == 'r') endpoint = Endpoint::kResponses;
   fuzz(endpoint, {reinterpret_cast<const char*>(data) + 1, size - 1});
   return 0;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 
 namespace causeway::server {
 
@@ -12,6 +14,7 @@ struct ChatBody {
   // As they were sent; empty: the template is given none.
   nlohmann::ordered_json tools = nlohmann::ordered_json::array();
   nlohmann::ordered_json template_kwargs = nlohmann::ordered_json::object();
+  std::optional<std::string> chat_template;  // instead of the model's; where ApiLimits allows it
 };
 
 }  // namespace causeway::server

@@ -7,9 +7,9 @@
 namespace causeway::server {
 
 Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
-               text::ToolCallFormat format)
+               const AnswerFormats& formats)
     : tokenizer_(tokenizer),
-      detokenizer_(tokenizer, asked.endpoint == Endpoint::kChat && !asked.continue_final_message
+      detokenizer_(tokenizer, asked.chats() && !asked.continue_final_message
                                   ? text::Detokenizer::Begin::kStart
                                   : text::Detokenizer::Begin::kContinuation),
       matcher_(asked.stop, asked.include_stop_in_output),
@@ -17,15 +17,36 @@ Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
       keeps_tokens_(asked.top_logprobs >= 0 || asked.return_token_ids),
       echo_only_(asked.echo_only()),
       min_tokens_(asked.min_tokens) {
+  if (asked.endpoint == Endpoint::kChat &&
+      formats.reasoning.format != text::ReasoningFormat::kNone) {
+    const auto [open, close] = text::reasoning_marks(formats.reasoning.format);
+    thinking_ =
+        std::make_unique<Thinking>(Thinking{.parser = text::ReasoningParser(formats.reasoning),
+                                            .open = tokenizer.find(open).value_or(-1),
+                                            .close = tokenizer.find(close).value_or(-1),
+                                            .told = asked.include_reasoning});
+  }
   if (!asked.calls_tools) return;
-  text::ToolCallParser::Options options{.format = format};
+  text::ToolCallParser::Options options{.format = formats.tool_calls};
   if (asked.stream) options.pieces = text::ToolCallParser::Pieces::kAsTheyCome;
   if (!asked.parallel_tool_calls) options.calls_max = 1;
   parser_.emplace(options);
-  mark_ = tokenizer.find(text::tool_call_mark(format)).value_or(-1);
+  mark_ = tokenizer.find(text::tool_call_mark(formats.tool_calls)).value_or(-1);
 }
 
 void Choice::add_text(std::string text) {
+  if (!thinking_) return add_content(std::move(text));
+  thinking_->parser.push(text);
+  take_parted();
+}
+
+void Choice::take_parted() {
+  std::string reasoning = thinking_->parser.take_reasoning();
+  if (thinking_->told) reasoning_ += reasoning;
+  add_content(thinking_->parser.take_content());
+}
+
+void Choice::add_content(std::string text) {
   if (!parser_) {
     text_ += text;
     return;
@@ -35,8 +56,47 @@ void Choice::add_text(std::string text) {
 }
 
 void Choice::take_parsed() {
+  const std::size_t before = text_.size();
   text_ += parser_->take_content();
-  for (text::ToolCallDelta& delta : parser_->take_calls()) calls_.push_back(std::move(delta));
+  for (text::ToolCallDelta& delta : parser_->take_calls()) {
+    delta.text_before += before;
+    calls_.push_back(std::move(delta));
+  }
+}
+
+bool Choice::is_mark(TokenId token) const {
+  return token == mark_ || (thinking_ && (token == thinking_->open || token == thinking_->close));
+}
+
+void Choice::place(request::OutputToken token, std::string_view piece) {
+  std::optional<PlacedToken> placed;
+  if (keeps_tokens_) placed = PlacedToken{std::move(token), characters_};
+  characters_ += utf8_characters(piece);
+  if (placed && (!thinking_ || thinking_->told)) {
+    tokens_.push_back(*std::move(placed));
+    placed.reset();
+  }
+  if (!thinking_) return;
+  thinking_->unsure.push_back({thinking_->pushed, std::move(placed)});
+  thinking_->pushed += static_cast<std::int64_t>(piece.size());
+}
+
+// Stop strings and marks hold text back, so that tokens run ahead of what the parser has seen.
+void Choice::settle(bool finished) {
+  if (!thinking_) return;
+  const text::ReasoningParser& parser = thinking_->parser;
+  while (!thinking_->unsure.empty()) {
+    Thinking::Unsure& first = thinking_->unsure.front();
+    const bool thought =
+        first.start < parser.reasoning_bytes() || (finished && !parser.in_content());
+    if (!thought && !parser.in_content()) return;
+    if (thought) {
+      ++thinking_->tokens;
+    } else if (first.token) {
+      tokens_.push_back(*std::move(first.token));
+    }
+    thinking_->unsure.pop_front();
+  }
 }
 
 void Choice::push(std::vector<request::OutputToken> tokens) {
@@ -44,12 +104,12 @@ void Choice::push(std::vector<request::OutputToken> tokens) {
   for (request::OutputToken& token : tokens) {
     if (finished_ || stopped()) return;
     ++generated_;
-    const bool skip = skip_special_ && token.token != mark_;
+    const bool skip = skip_special_ && !is_mark(token.token);
     std::string piece = detokenizer_.push(token.token, skip);
-    if (keeps_tokens_) tokens_.push_back({std::move(token), characters_});
-    characters_ += utf8_characters(piece);
+    place(std::move(token), piece);
     // No stop string begins in the tokens that are due in any case.
     add_text(generated_ <= min_tokens_ ? std::move(piece) : matcher_.push(piece));
+    settle(/*finished=*/false);
   }
 }
 
@@ -58,6 +118,11 @@ void Choice::finish(request::FinishReason reason) {
   finished_ = true;
   add_text(matcher_.push(detokenizer_.finish()));
   add_text(matcher_.finish());
+  if (thinking_) {
+    thinking_->parser.finish();
+    take_parted();
+    settle(/*finished=*/true);
+  }
   if (parser_) {
     parser_->finish();
     take_parsed();

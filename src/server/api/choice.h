@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "server/api/generation_request.h"
 #include "server/api/stop_matcher.h"
 #include "text/detokenizer.h"
+#include "text/reasoning/reasoning_parser.h"
 #include "text/tool_calls/tool_call_parser.h"
 
 namespace causeway::server {
@@ -19,12 +22,17 @@ struct PlacedToken {
   std::int64_t text_offset = 0;  // in characters, of the choice's text
 };
 
+// How a model writes what is not content.
+struct AnswerFormats {
+  text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // for requests that give tools
+  text::ReasoningParser::Options reasoning = {};                  // for chats
+};
+
 // One thread at a time. The tokenizer must outlive it.
 class Choice {
  public:
-  // `format`: how the model writes calls of tools, for requests that give tools.
   Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
-         text::ToolCallFormat format = text::ToolCallFormat::kNone);
+         const AnswerFormats& formats = {});
 
   // Its text comes behind so many characters of another: text offsets count from there.
   void begin_behind(std::int64_t characters) { characters_ = characters; }
@@ -35,23 +43,51 @@ class Choice {
   // The engine's last word. kCancelled after a stop string is a stop.
   void finish(request::FinishReason reason);
 
-  // What came since the last call.
+  // The text that came since the last call. ToolCallDelta::text_before counts bytes of the text
+  // that is taken together with the calls.
   std::string take_text() { return std::exchange(text_, {}); }
+  std::string take_reasoning() { return std::exchange(reasoning_, {}); }
   std::vector<PlacedToken> take_tokens() { return std::exchange(tokens_, {}); }
   std::vector<text::ToolCallDelta> take_calls() { return std::exchange(calls_, {}); }
-  bool has_news() const { return !text_.empty() || !tokens_.empty() || !calls_.empty(); }
+  bool has_news() const {
+    return !text_.empty() || !reasoning_.empty() || !tokens_.empty() || !calls_.empty();
+  }
 
   // A stop string was found: the engine's request is no longer needed.
   bool stopped() const { return matcher_.stopped(); }
   bool finished() const { return finished_; }
   std::int64_t generated() const { return generated_; }
+  // Of these, up to the one that ends the closing mark; of a token whose text is held back it is
+  // not known yet.
+  std::int64_t reasoning_tokens() const { return thinking_ ? thinking_->tokens : 0; }
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
   // "stop", "length", "tool_calls" (a stop behind calls), or "" when it ended otherwise.
   std::string_view finish_reason() const { return finish_reason_; }
 
  private:
+  // Of a model that thinks: what parts its text, and the tokens of which it is not known yet
+  // whether they are of thinking.
+  struct Thinking {
+    struct Unsure {
+      std::int64_t start = 0;  // of its text, in bytes of the whole text
+      std::optional<PlacedToken> token;
+    };
+    text::ReasoningParser parser;
+    TokenId open = -1, close = -1;  // its marks, where they are tokens
+    bool told = true;               // false: it is left out, with its tokens
+    std::int64_t pushed = 0;        // bytes
+    std::deque<Unsure> unsure = {};
+    std::int64_t tokens = 0;
+  };
+
   void add_text(std::string text);
+  void take_parted();
+  void add_content(std::string text);
   void take_parsed();
+  bool is_mark(TokenId token) const;
+  // A token of a piece of text. Its log-probability is kept until it may be told.
+  void place(request::OutputToken token, std::string_view piece);
+  void settle(bool finished);
 
   const text::Tokenizer& tokenizer_;
   text::Detokenizer detokenizer_;
@@ -59,6 +95,7 @@ class Choice {
   bool skip_special_;
   TokenId mark_ = -1;  // begins calls, and is part of the text although it may be special
   std::optional<text::ToolCallParser> parser_;
+  std::unique_ptr<Thinking> thinking_;  // null: all is content
   bool keeps_tokens_;  // for log-probabilities or ids
   bool echo_only_;     // nothing that is generated is told
   std::int64_t min_tokens_;
@@ -67,6 +104,7 @@ class Choice {
   std::int64_t characters_ = 0;
   std::string_view finish_reason_;
   std::string text_;
+  std::string reasoning_;
   std::vector<PlacedToken> tokens_;
   std::vector<text::ToolCallDelta> calls_;
 };

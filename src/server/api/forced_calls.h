@@ -1,4 +1,4 @@
-// The form of an answer that is calls of tools and nothing else, as the model writes them.
+// The form of an answer that consists of tool calls alone, as the model writes them.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What a body of /v1/chat/completions, /v1/completions or /v1/embeddings asks for, validated as far
-// as that is possible without the model: prepare.h does the rest.
+// What a body of /v1/chat/completions, /v1/completions, /v1/responses or /v1/embeddings asks for,
+// validated as far as that is possible without the model: prepare.h does the rest.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace causeway::server {
 
-// What one request may ask for.
+// The limits of one request.
 struct ApiLimits {
   JsonScanLimits json;
   int choices_max = 128;  // prompts × n
@@ -38,9 +38,10 @@ struct ApiLimits {
   std::size_t embedded_max = 2048;              // inputs
   std::int64_t embedded_numbers_max = 1 << 22;  // of the embeddings of one answer
   bool keep_alive = false;                      // how long its model stays
+  bool chat_template = false;                   // instead of the model's
 };
 
-enum class Endpoint { kChat, kCompletions, kEmbeddings };
+enum class Endpoint { kChat, kCompletions, kEmbeddings, kResponses };
 
 // The JSON that a chat template reads; defined in chat_body.h, which holds the heavy header.
 struct ChatBody;
@@ -61,9 +62,11 @@ struct GenerationRequest {
   bool echo_only() const { return max_tokens == 0; }
   // The field that the prompt comes from.
   std::string_view prompt_field() const {
-    if (endpoint == Endpoint::kEmbeddings) return "input";
+    if (endpoint == Endpoint::kEmbeddings || endpoint == Endpoint::kResponses) return "input";
     return endpoint == Endpoint::kChat ? "messages" : "prompt";
   }
+  // A template renders a conversation, and a message answers it.
+  bool chats() const { return endpoint == Endpoint::kChat || endpoint == Endpoint::kResponses; }
   // Frees what only prepare() reads.
   void drop_prompt();
 
@@ -98,6 +101,7 @@ struct GenerationRequest {
   std::optional<bool> add_special_tokens;
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the answer goes on where the last message ends
+  bool include_reasoning = true;        // it is told, beside the content
   bool calls_tools = false;  // the template is given tools, and calls are taken out of the text
   bool parallel_tool_calls = true;
   bool forces_call = false;  // with calls_tools: the answer is calls and nothing else
@@ -115,7 +119,11 @@ struct GenerationRequest {
   std::optional<std::int64_t> dimensions;  // the first; empty: all
   bool base64 = false;
 
-  std::unique_ptr<ChatBody> chat;  // kChat, until drop_prompt()
+  // kResponses: members of its answer that say again what was asked for, as JSON:
+  // "instructions":…,"metadata":…
+  std::string response_echo;
+
+  std::unique_ptr<ChatBody> chat;  // of one that chats(), until drop_prompt()
   std::vector<Prompt> prompts;     // of the others
 };
 

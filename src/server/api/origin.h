@@ -1,5 +1,5 @@
-// Which pages of browsers may ask a port of this machine that has no key. A browser that runs on
-// this machine reaches the port, and so do the pages of all sites that it shows.
+// Decides which browsers' pages may ask a port of this machine that has no key. A browser that runs
+// on this machine reaches the port, and so do the pages of all sites that it shows.
 #pragma once
 
 #include <string_view>

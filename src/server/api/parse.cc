@@ -22,8 +22,7 @@ Json parse_body(std::string_view body) {
 }
 
 void check_choices(Fields& fields, const ApiLimits& limits, const GenerationRequest& out) {
-  const auto prompts =
-      static_cast<std::int64_t>(out.endpoint == Endpoint::kChat ? 1 : out.prompts.size());
+  const auto prompts = static_cast<std::int64_t>(out.chats() ? 1 : out.prompts.size());
   if (prompts * out.n <= limits.choices_max) return;
   fields.fail(prompts > 1 ? "prompt" : "n",
               "asks for more than " + std::to_string(limits.choices_max) + " choices");
@@ -74,6 +73,8 @@ MaybeError parse_generation(Endpoint endpoint, std::string_view body, const ApiL
   parse_sampling(fields, limits, out);
   if (endpoint == Endpoint::kChat) {
     parse_chat(fields, limits, out);
+  } else if (endpoint == Endpoint::kResponses) {
+    parse_response(fields, limits, out);
   } else {
     parse_completion(fields, limits, out);
   }

@@ -60,6 +60,12 @@ void parse_content(Fields& fields, bool may_be_empty, Json& out) {
   out["content"] = std::move(text);
 }
 
+// Under both names that servers tell it by; templates know the older one.
+void parse_reasoning(Fields& fields, Json& out) {
+  const auto newer = fields.string("reasoning"), older = fields.string("reasoning_content");
+  if (older || newer) out["reasoning_content"] = older ? *older : *newer;
+}
+
 // An empty list of calls is how some clients echo an answer without any.
 void parse_empty_list(Fields& fields, std::string_view name) {
   const Json* value = fields.value(name);
@@ -89,9 +95,8 @@ MaybeError parse_message(const Json& message, std::size_t index, const ApiLimits
   if (called) out["tool_calls"] = std::move(calls);
   if (out["role"] == "tool") parse_tool_answer(fields, out);
   if (!assistant) parse_empty_list(fields, "tool_calls");
-  for (const std::string_view name : {"name", "reasoning_content"}) {
-    if (const auto text = fields.string(name)) out[std::string(name)] = *text;
-  }
+  if (const auto name = fields.string("name")) out["name"] = *name;
+  parse_reasoning(fields, out);
   parse_empty_list(fields, "annotations");
   fields.reject_rest();
   return fields.error();
@@ -118,6 +123,14 @@ void parse_chat_logprobs(Fields& fields, GenerationRequest& out) {
   if (logprobs) out.top_logprobs = static_cast<std::int32_t>(top.value_or(0));
 }
 
+void parse_chat_template(Fields& fields, const ApiLimits& limits, ChatBody& chat) {
+  chat.chat_template = fields.string("chat_template");
+  if (!chat.chat_template || limits.chat_template) return;
+  fields.fail(
+      "chat_template",
+      "is not taken from requests by this server, as a template is a program; leave it out");
+}
+
 }  // namespace
 
 void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
@@ -127,6 +140,7 @@ void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationReque
   if (const Json* kwargs = fields.object("chat_template_kwargs")) {
     out.chat->template_kwargs = *kwargs;
   }
+  parse_chat_template(fields, limits, *out.chat);
   out.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
   out.continue_final_message = fields.boolean("continue_final_message").value_or(false);
   if (out.continue_final_message && out.add_generation_prompt) {
@@ -137,6 +151,7 @@ void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationReque
 void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   parse_conversation(fields, limits, out);
   parse_chat_logprobs(fields, out);
+  out.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   if (fields.boolean("echo").value_or(false)) {
     fields.fail("echo", "is supported by /v1/completions only; leave it out");
   }

@@ -9,30 +9,33 @@ namespace {
 // docs/design/request_fields.md has the reason for each name of these lists; tools/tidy compares.
 
 // Never change an answer.
-constexpr std::array<std::string_view, 9> kHarmless = {"user",
-                                                       "metadata",
-                                                       "store",
-                                                       "safety_identifier",
-                                                       "prompt_cache_key",
-                                                       "prompt_cache_retention",
-                                                       "cache_prompt",
-                                                       "prediction",
-                                                       "request_id"};
+constexpr std::array<std::string_view, 10> kHarmless = {"user",
+                                                        "metadata",
+                                                        "store",
+                                                        "safety_identifier",
+                                                        "prompt_cache_key",
+                                                        "prompt_cache_retention",
+                                                        "cache_prompt",
+                                                        "prediction",
+                                                        "request_id",
+                                                        "max_tool_calls"};
 
-constexpr std::array<std::string_view, 5> kNeutralWhenEmpty = {
-    "functions", "documents", "logits_processors", "suffix", "mm_processor_kwargs"};
+constexpr std::array<std::string_view, 6> kNeutralWhenEmpty = {
+    "functions", "documents",           "logits_processors",
+    "suffix",    "mm_processor_kwargs", "context_management"};
 
-constexpr std::array<std::string_view, 2> kNeutralWhenFalse = {"use_beam_search", "early_stopping"};
+constexpr std::array<std::string_view, 3> kNeutralWhenFalse = {"use_beam_search", "early_stopping",
+                                                               "background"};
 
-constexpr std::array<std::string_view, 2> kNeutralWhenTrue = {"spaces_between_special_tokens",
-                                                              "include_reasoning"};
+constexpr std::array<std::string_view, 1> kNeutralWhenTrue = {"spaces_between_special_tokens"};
 
 struct NeutralText {
   std::string_view name;
   std::array<std::string_view, 2> values;
 };
-constexpr std::array<NeutralText, 3> kNeutralTexts = {{{"function_call", {"none", "auto"}},
+constexpr std::array<NeutralText, 4> kNeutralTexts = {{{"function_call", {"none", "auto"}},
                                                        {"service_tier", {"auto", "default"}},
+                                                       {"truncation", {"disabled", "disabled"}},
                                                        {"verbosity", {"medium", "medium"}}}};
 
 struct NeutralNumber {

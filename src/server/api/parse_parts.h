@@ -10,7 +10,7 @@ namespace causeway::server {
 MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& out);
 void parse_model(Fields& fields, std::string& out);
 
-// Fields that both endpoints share: sampling, stops, stream, limits.
+// Fields that endpoints which generate text share: sampling, stops, stream, limits.
 void parse_sampling(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 // Those of them that name tokens or count them.
 void parse_token_fields(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
@@ -24,11 +24,19 @@ void parse_structured(Fields& fields, const ApiLimits& limits, GenerationRequest
 void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 // Of a chat what its prompt depends on: messages and what the template is given beside them.
 void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
-// tools, tool_choice, parallel_tool_calls.
+// tools, tool_choice, parallel_tool_calls; of kResponses, too, whose tools have no `function`.
 void parse_tools(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// The name of a tool, or of the tool that a call is of.
+std::string parse_tool_name(Fields& fields, const ApiLimits& limits);
+// The field `arguments`: an object, or its text. Templates read the object.
+void parse_arguments(Fields& fields, const ApiLimits& limits, Json& out);
 // `tool_calls` of an assistant's message, into `out`; false when there are none.
 bool parse_tool_calls(Fields& message, const ApiLimits& limits, Json& out);
 void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// All fields of /v1/responses that are not shared.
+void parse_response(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// Its `instructions` and `input`: items become the messages that a template reads.
+void parse_input(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 // All fields of /v1/embeddings but the model.
 void parse_embedding(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 

@@ -38,9 +38,11 @@ void parse_stream(Fields& fields, GenerationRequest& out) {
   const Json* options = fields.object("stream_options");
   if (options == nullptr || fields.failed()) return;
   Fields nested(*options, "stream_options.");
-  out.include_usage = nested.boolean("include_usage").value_or(false);
-  const bool continuous = nested.boolean("continuous_usage_stats").value_or(false);
-  out.continuous_usage = continuous && out.include_usage;
+  if (out.endpoint != Endpoint::kResponses) {  // which always tells it, at the end
+    out.include_usage = nested.boolean("include_usage").value_or(false);
+    const bool continuous = nested.boolean("continuous_usage_stats").value_or(false);
+    out.continuous_usage = continuous && out.include_usage;
+  }
   nested.boolean("include_obfuscation");
   nested.reject_rest();
   if (nested.failed()) fields.fail(*nested.error());
@@ -65,8 +67,12 @@ void parse_draw(Fields& fields, GenerationRequest& out) {
 void parse_sampling(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   parse_stream(fields, out);
   parse_draw(fields, out);
-  out.n = static_cast<std::int32_t>(fields.integer("n", 1, limits.choices_max).value_or(1));
-  out.max_tokens = fields.integer("max_tokens", out.endpoint == Endpoint::kChat ? 1 : 0, kInt32Max);
+  if (out.endpoint == Endpoint::kResponses) {
+    out.max_tokens = fields.integer("max_output_tokens", 1, kInt32Max);
+  } else {
+    out.n = static_cast<std::int32_t>(fields.integer("n", 1, limits.choices_max).value_or(1));
+    out.max_tokens = fields.integer("max_tokens", out.chats() ? 1 : 0, kInt32Max);
+  }
   parse_stop(fields, limits, out);
   parse_token_fields(fields, limits, out);
   out.ignore_eos = fields.boolean("ignore_eos").value_or(false);

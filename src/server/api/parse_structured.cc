@@ -1,5 +1,5 @@
-// Fields that say which form an answer must have: OpenAI's `response_format`, vLLM's
-// `structured_outputs`, and what vLLM's was before (`guided_json` and others).
+// Fields that say which form an answer must have: OpenAI's `response_format` (`text.format` of
+// /v1/responses), vLLM's `structured_outputs`, and what that was before (`guided_json` and others).
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -102,6 +102,14 @@ void parse_kinds(Fields& fields, const KindNames& names, const ApiLimits& limits
   }
 }
 
+// The schema beside its name; nullptr: there is none.
+const Json* described_schema(Fields& fields) {
+  (void)fields.string("name");
+  (void)fields.string("description");
+  (void)fields.boolean("strict");  // enforced either way
+  return fields.object("schema");
+}
+
 void parse_json_schema(Fields& format, GenerationRequest& out) {
   const Json* described = format.object("json_schema");
   if (described == nullptr) {
@@ -109,10 +117,7 @@ void parse_json_schema(Fields& format, GenerationRequest& out) {
     return;
   }
   Fields inner(*described, format.prefix() + "json_schema.");
-  (void)inner.string("name");
-  (void)inner.string("description");
-  (void)inner.boolean("strict");  // enforced either way
-  const Json* schema = inner.object("schema");
+  const Json* schema = described_schema(inner);
   inner.reject_rest();
   if (inner.failed()) return format.fail(*inner.error());
   if (schema == nullptr)
@@ -134,6 +139,35 @@ void parse_response_format(Fields& fields, GenerationRequest& out) {
   }
   format.reject_rest();
   if (format.failed()) fields.fail(*format.error());
+}
+
+// Of /v1/responses, where the schema lies beside its type.
+void parse_text_format(Fields& text, const Json& value, GenerationRequest& out) {
+  Fields format(value, text.prefix() + "format.");
+  const auto type = format.string("type");
+  if (type == "json_object") {
+    FormField(text, out).set("format", ConstraintKind::kJson, "");
+  } else if (type == "json_schema") {
+    const Json* schema = described_schema(format);
+    if (schema != nullptr) set_schema(format, "schema", *schema, FormField(format, out));
+    if (schema == nullptr && !format.failed()) format.fail("schema", "must be a JSON schema");
+  } else if (type != "text") {
+    format.fail("type", R"(must be "text", "json_object" or "json_schema")");
+  }
+  format.reject_rest();
+  if (format.failed()) text.fail(*format.error());
+}
+
+void parse_text_options(Fields& fields, GenerationRequest& out) {
+  const Json* value = fields.object("text");
+  if (value == nullptr) return;
+  Fields text(*value, "text.");
+  if (const Json* format = text.object("format")) parse_text_format(text, *format, out);
+  if (text.string("verbosity").value_or("medium") != "medium") {
+    text.fail("verbosity", "is not supported by this server except \"medium\"; leave it out");
+  }
+  text.reject_rest();
+  if (text.failed()) fields.fail(*text.error());
 }
 
 void parse_structured_outputs(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
@@ -171,7 +205,11 @@ void check_company(Fields& fields, const GenerationRequest& out) {
 }  // namespace
 
 void parse_structured(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
-  parse_response_format(fields, out);
+  if (out.endpoint == Endpoint::kResponses) {
+    parse_text_options(fields, out);
+  } else {
+    parse_response_format(fields, out);
+  }
   parse_structured_outputs(fields, limits, out);
   parse_kinds(fields, kGuidedNames, limits, out);
   if (out.constraint && out.calls_tools) {

@@ -64,7 +64,7 @@ TEST(Parse, RefusesBadFieldsByName) {
       {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
       {R"("top_logprobs":2)", "top_logprobs"},
       {R"("prompt_logprobs":21)", "prompt_logprobs"},
-      {R"("include_reasoning":false)", "include_reasoning"},
+      {R"("include_reasoning":0)", "include_reasoning"},
       {R"("mm_processor_kwargs":{"a":1})", "mm_processor_kwargs"},
       {R"("best_of":2)", "best_of"},
       {R"("truncate_prompt_tokens":8)", "truncate_prompt_tokens"},

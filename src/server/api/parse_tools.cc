@@ -18,56 +18,63 @@ void parse_type(Fields& fields, bool may_be_missing) {
   if (type != "function") fields.fail("type", "must be \"function\"");
 }
 
-std::string parse_name(Fields& fields, const ApiLimits& limits) {
-  auto name = fields.string("name");
-  if (name && !name->empty() && name->size() <= limits.tool_name_bytes_max) return *name;
-  fields.fail("name",
-              "must be a string of 1 to " + std::to_string(limits.tool_name_bytes_max) + " bytes");
-  return {};
-}
-
 // `forced`: calls are written by a grammar, which keeps to every schema.
-MaybeError parse_function(const Json& function, const ApiLimits& limits, bool forced,
-                          std::string prefix) {
-  Fields fields(function, std::move(prefix));
-  parse_name(fields, limits);
+void parse_function(Fields& fields, const ApiLimits& limits, bool forced) {
+  parse_tool_name(fields, limits);
   fields.string("description");
   fields.object("parameters");
   if (fields.boolean("strict").value_or(false) && !forced) {
     fields.fail("strict", "is supported with `tool_choice` \"required\" or a named tool only");
   }
-  fields.reject_rest();
-  return fields.error();
 }
 
-MaybeError parse_tool(const Json& tool, const ApiLimits& limits, bool forced,
+MaybeError parse_tool(const Json& tool, const ApiLimits& limits, const GenerationRequest& out,
                       const std::string& path) {
   if (!tool.is_object()) return bad_request("`" + path + "` must be an object", path);
   Fields fields(tool, path + ".");
   parse_type(fields, false);
-  const Json* function = fields.object("function");
-  if (function == nullptr) {
+  if (out.endpoint == Endpoint::kResponses) {
+    parse_function(fields, limits, out.forces_call);
+  } else if (const Json* function = fields.object("function")) {
+    Fields inner(*function, path + ".function.");
+    parse_function(inner, limits, out.forces_call);
+    inner.reject_rest();
+    if (inner.failed()) fields.fail(*inner.error());
+  } else {
     fields.fail("function", "must be an object with a name");
-  } else if (auto error = parse_function(*function, limits, forced, path + ".function.")) {
-    fields.fail(*std::move(error));
   }
   fields.reject_rest();
   return fields.error();
 }
 
-constexpr std::string_view kChoices =
-    "must be \"none\", \"auto\", \"required\" or {type: \"function\", function: {name}}";
+// As templates read it, which know the chat's form. That arguments keep to the schema is not the
+// model's affair.
+Json chat_tool(const Json& tool) {
+  Json function = Json::object();
+  for (const std::string_view name : {"name", "description", "parameters"}) {
+    const auto member = tool.find(std::string(name));
+    if (member != tool.end() && !member->is_null()) function[std::string(name)] = *member;
+  }
+  return Json{{"type", "function"}, {"function", std::move(function)}};
+}
+
+std::string choices_of(bool flat) {
+  return std::string("must be \"none\", \"auto\", \"required\" or {type: \"function\", ") +
+         (flat ? "name}" : "function: {name}}");
+}
 
 // Of an object: the tool that is to be called.
 void parse_named_choice(Fields& fields, const Json& choice, const ApiLimits& limits,
                         GenerationRequest& out) {
+  const bool flat = out.endpoint == Endpoint::kResponses;
   Fields outer(choice, "tool_choice.");
   parse_type(outer, false);
-  const Json* function = outer.object("function");
+  const Json* function = flat ? outer.value("name") : outer.object("function");
   outer.reject_rest();
-  if (outer.failed() || function == nullptr) return fields.fail("tool_choice", kChoices);
-  Fields inner(*function, "tool_choice.function.");
-  out.forced_tool = parse_name(inner, limits);
+  if (outer.failed() || function == nullptr) return fields.fail("tool_choice", choices_of(flat));
+  Fields inner(flat ? choice : *function, flat ? "tool_choice." : "tool_choice.function.");
+  out.forced_tool = parse_tool_name(inner, limits);
+  if (flat) inner.value("type");
   inner.reject_rest();
   if (inner.failed()) fields.fail(*inner.error());
   out.forces_call = true;
@@ -82,7 +89,7 @@ bool parse_choice(Fields& fields, const ApiLimits& limits, GenerationRequest& ou
   if (choice->is_object()) {
     parse_named_choice(fields, *choice, limits, out);
   } else if (!out.forces_call) {
-    fields.fail("tool_choice", kChoices);
+    fields.fail("tool_choice", choices_of(out.endpoint == Endpoint::kResponses));
   }
   return true;
 }
@@ -90,24 +97,6 @@ bool parse_choice(Fields& fields, const ApiLimits& limits, GenerationRequest& ou
 bool has_tool(const Json& tools, const std::string& name) {
   return std::any_of(tools.begin(), tools.end(),
                      [&](const Json& tool) { return tool["function"]["name"] == name; });
-}
-
-// Arguments are sent as text that is JSON; templates read the object.
-MaybeError parse_arguments(Fields& fields, const ApiLimits& limits, const std::string& path,
-                           Json& out) {
-  const Json* arguments = fields.value("arguments");
-  if (arguments != nullptr && arguments->is_object()) {
-    out = *arguments;
-    return {};
-  }
-  out = Json::object();
-  if (arguments == nullptr || *arguments == "") return {};
-  if (!arguments->is_string() ||
-      parse_object(arguments->get_ref<const std::string&>(), limits, out)) {
-    const std::string name = path + "function.arguments";
-    return bad_request("`" + name + "` must be a JSON object, as a string", name);
-  }
-  return {};
 }
 
 MaybeError parse_call(const Json& call, const ApiLimits& limits, const std::string& prefix,
@@ -124,8 +113,8 @@ MaybeError parse_call(const Json& call, const ApiLimits& limits, const std::stri
   }
   Fields inner(*function, prefix + "function.");
   Json arguments;
-  const std::string name = parse_name(inner, limits);
-  if (auto error = parse_arguments(inner, limits, prefix, arguments)) fields.fail(*error);
+  const std::string name = parse_tool_name(inner, limits);
+  parse_arguments(inner, limits, arguments);
   inner.reject_rest();
   fields.reject_rest();
   if (inner.failed()) return inner.error();
@@ -136,6 +125,28 @@ MaybeError parse_call(const Json& call, const ApiLimits& limits, const std::stri
 }
 
 }  // namespace
+
+std::string parse_tool_name(Fields& fields, const ApiLimits& limits) {
+  auto name = fields.string("name");
+  if (name && !name->empty() && name->size() <= limits.tool_name_bytes_max) return *name;
+  fields.fail("name",
+              "must be a string of 1 to " + std::to_string(limits.tool_name_bytes_max) + " bytes");
+  return {};
+}
+
+void parse_arguments(Fields& fields, const ApiLimits& limits, Json& out) {
+  const Json* arguments = fields.value("arguments");
+  if (arguments != nullptr && arguments->is_object()) {
+    out = *arguments;
+    return;
+  }
+  out = Json::object();
+  if (arguments == nullptr || *arguments == "") return;
+  if (!arguments->is_string() ||
+      parse_object(arguments->get_ref<const std::string&>(), limits, out)) {
+    fields.fail("arguments", "must be a JSON object, as a string");
+  }
+}
 
 void parse_tools(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   const bool wanted = parse_choice(fields, limits, out);
@@ -150,12 +161,17 @@ void parse_tools(Fields& fields, const ApiLimits& limits, GenerationRequest& out
                        "must be a list of at most " + std::to_string(limits.tools_max) + " tools");
   }
   for (std::size_t i = 0; i < tools->size() && !fields.failed(); ++i) {
-    if (auto error = parse_tool((*tools)[i], limits, out.forces_call, indexed("tools", i)))
-      fields.fail(*error);
+    if (auto error = parse_tool((*tools)[i], limits, out, indexed("tools", i))) fields.fail(*error);
   }
+  if (fields.failed()) return;
   out.calls_tools = wanted && !tools->empty();
-  if (out.calls_tools) out.chat->tools = *tools;
-  if (!out.forced_tool.empty() && !fields.failed() && !has_tool(*tools, out.forced_tool)) {
+  if (out.calls_tools) {
+    out.chat->tools = *tools;
+    if (out.endpoint == Endpoint::kResponses) {
+      std::transform(tools->begin(), tools->end(), out.chat->tools.begin(), chat_tool);
+    }
+  }
+  if (!out.forced_tool.empty() && !has_tool(out.chat->tools, out.forced_tool)) {
     fields.fail("tool_choice", "names a function that is not in `tools`");
   }
 }

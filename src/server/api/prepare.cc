@@ -34,10 +34,13 @@ MaybeError encode(const fleet::CatalogueEntry& model, std::string_view text, boo
 
 // A request with tools is refused when the template would not show them to the model, or when the
 // form of the model's calls is not known.
-MaybeError check_tools(const GenerationRequest& asked, const fleet::CatalogueEntry& model) {
+MaybeError check_tools(const GenerationRequest& asked, const text::ChatTemplate& chat_template,
+                       const fleet::CatalogueEntry& model) {
   if (!asked.calls_tools) return {};
-  if (!model.chat_template->takes_tools()) {
-    return bad_request("the chat template of `" + model.name + "` takes no tools", "tools");
+  if (!chat_template.takes_tools()) {
+    const std::string which =
+        asked.chat->chat_template ? "`chat_template`" : "the chat template of `" + model.name + "`";
+    return bad_request(which + " takes no tools", "tools");
   }
   if (model.tool_calls != text::ToolCallFormat::kNone) return {};
   return bad_request("how `" + model.name +
@@ -46,16 +49,36 @@ MaybeError check_tools(const GenerationRequest& asked, const fleet::CatalogueEnt
                      "tools");
 }
 
+ApiError no_template(const GenerationRequest& asked, const fleet::CatalogueEntry& model) {
+  const std::string why = model.chat_template_error.empty() ? "" : ": " + model.chat_template_error;
+  return bad_request("the model `" + model.name + "` has no chat template" + why +
+                         "; use /v1/completions, or give the server a template",
+                     std::string(asked.prompt_field()));
+}
+
+// The request's own, or the model's.
+struct UsedTemplate {
+  std::optional<text::ChatTemplate> own;
+  const text::ChatTemplate* used = nullptr;
+};
+
+MaybeError find_template(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                         UsedTemplate& out) {
+  if (!asked.chat->chat_template) {
+    if (!model.chat_template) return no_template(asked, model);
+    out.used = &*model.chat_template;
+  } else {
+    auto own = text::ChatTemplate::compile(*asked.chat->chat_template);
+    if (!own.ok()) return bad_request("`chat_template`: " + own.error().message, "chat_template");
+    out.used = &out.own.emplace(std::move(own).value());
+  }
+  return check_tools(asked, *out.used, model);
+}
+
 MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                   std::int64_t now_unix_seconds, std::string& out) {
-  if (!model.chat_template) {
-    const std::string why =
-        model.chat_template_error.empty() ? "" : ": " + model.chat_template_error;
-    return bad_request("the model `" + model.name + "` has no chat template" + why +
-                           "; use /v1/completions, or give the server a template",
-                       "messages");
-  }
-  if (auto error = check_tools(asked, model)) return error;
+  UsedTemplate chat_template;
+  if (auto error = find_template(asked, model, chat_template)) return error;
   text::ChatTemplateInput input{.messages = asked.chat->messages};
   if (asked.calls_tools) input.tools = &asked.chat->tools;
   input.extra = &asked.chat->template_kwargs;
@@ -63,10 +86,12 @@ MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& m
   input.bos_token = model.bos_text;
   input.eos_token = model.eos_text;
   input.now_unix_seconds = now_unix_seconds;
-  auto text = model.chat_template->render(input);
+  auto text = chat_template.used->render(input);
   if (!text.ok()) {
-    return bad_request("the chat template of `" + model.name + "`: " + text.error().message,
-                       "messages");
+    const bool own = chat_template.own.has_value();
+    return bad_request((own ? "`chat_template`" : "the chat template of `" + model.name + "`") +
+                           ": " + text.error().message,
+                       own ? "chat_template" : std::string(asked.prompt_field()));
   }
   if (asked.continue_final_message) {
     const auto& content = asked.chat->messages.back()["content"].get_ref<const std::string&>();
@@ -77,12 +102,21 @@ MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& m
   return {};
 }
 
+bool begins_reasoning(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                      std::string_view prompt) {
+  if (!asked.continue_final_message) return text::begins_reasoning(model.reasoning, prompt);
+  const auto& content = asked.chat->messages.back()["content"].get_ref<const std::string&>();
+  return text::continues_reasoning(model.reasoning, content);
+}
+
 MaybeError chat_prompt(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
-                       std::int64_t now_unix_seconds, std::vector<TokenId>& out) {
+                       std::int64_t now_unix_seconds, EncodedPrompt& out) {
   std::string text;
   if (auto error = render(asked, model, now_unix_seconds, text)) return error;
+  out.begins_reasoning = begins_reasoning(asked, model, text);
   // The template writes BOS itself.
-  return encode(model, text, asked.add_special_tokens.value_or(false), "messages", out);
+  return encode(model, text, asked.add_special_tokens.value_or(false), asked.prompt_field(),
+                out.tokens);
 }
 
 MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& prompt,
@@ -103,8 +137,15 @@ MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& mode
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   const std::string field(asked.prompt_field());
   if (prompt == 0) return bad_request("the prompt has no tokens", field);
+  if (model.max_prompt > Tokens(0) && prompt > model.max_prompt.count) {
+    return bad_request("the model takes prompts of at most " +
+                           std::to_string(model.max_prompt.count) +
+                           " tokens, which is the context it was trained on; this one has " +
+                           std::to_string(prompt),
+                       field, "context_length_exceeded");
+  }
   const std::int64_t room = model.max_model_len.count - prompt;
-  const std::int64_t fallback = asked.endpoint == Endpoint::kChat
+  const std::int64_t fallback = asked.chats()
                                     ? std::max<std::int64_t>(room, 1)
                                     : std::clamp<std::int64_t>(room, 1, kCompletionTokensDefault);
   // The engine generates a token at least.
@@ -245,7 +286,9 @@ MaybeError force_calls(const GenerationRequest& asked, const fleet::CatalogueEnt
     const Status fits =
         grammar::check_constraint({request::ConstraintKind::kJsonSchema, parameters->dump()});
     if (fits.ok()) continue;
-    const std::string field = "tools[" + std::to_string(i) + "].function.parameters";
+    const bool flat = asked.endpoint == Endpoint::kResponses;
+    const std::string field =
+        "tools[" + std::to_string(i) + (flat ? "].parameters" : "].function.parameters");
     return bad_request("`" + field + "`: " + fits.error().message, field);
   }
   out.constraint =
@@ -262,7 +305,7 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
     request.sampling.seed = seed + first + static_cast<std::uint64_t>(i);
     out.requests.push_back(request);
     // A chat tells them once.
-    if (asked.endpoint == Endpoint::kChat) request.sampling.prompt_logprobs = -1;
+    if (asked.chats()) request.sampling.prompt_logprobs = -1;
   }
 }
 
@@ -270,10 +313,9 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
 
 MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
                          const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
-                         std::vector<TokenId>& out) {
-  return asked.endpoint == Endpoint::kChat
-             ? chat_prompt(asked, model, now_unix_seconds, out)
-             : completion_prompt(asked, asked.prompts[index], model, out);
+                         EncodedPrompt& out) {
+  return asked.chats() ? chat_prompt(asked, model, now_unix_seconds, out)
+                       : completion_prompt(asked, asked.prompts[index], model, out.tokens);
 }
 
 MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
@@ -290,15 +332,20 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   if (auto error = set_stops(asked, model, common)) return error;
   if (auto error = set_edits(asked, model, common)) return error;
   const std::uint64_t seed = asked.seed ? static_cast<std::uint64_t>(*asked.seed) : context.seed;
-  const std::size_t prompts = asked.endpoint == Endpoint::kChat ? 1 : asked.prompts.size();
+  const std::size_t prompts = asked.chats() ? 1 : asked.prompts.size();
   for (std::size_t i = 0; i < prompts; ++i) {
     request::Request request = common;
-    auto error = encode_prompt(asked, i, model, context.now_unix_seconds, request.prompt);
+    EncodedPrompt prompt;
+    auto error = encode_prompt(asked, i, model, context.now_unix_seconds, prompt);
+    request.prompt = std::move(prompt.tokens);
+    out.begins_reasoning = prompt.begins_reasoning;
     if (!error && asked.forces_call) error = force_calls(asked, model, out);
     if (!error) error = fit(asked, model, request);
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);
   }
+  // What must have a form has it from its start on.
+  out.begins_reasoning = out.begins_reasoning && !out.constraint;
   if (auto error = check_prompt_logprobs(asked, context.prompt_logprobs_max, out)) return error;
   return set_echoes(asked, model, context.echo_bytes_max, out);
 }

@@ -8,6 +8,7 @@
 
 #include "fleet/fleet.h"
 #include "request/request.h"
+#include "server/api/choice.h"
 #include "server/api/generation_request.h"
 #include "server/api/slo_headers.h"
 
@@ -29,14 +30,25 @@ struct Prepared {
   std::vector<request::Request> requests;
   std::int64_t prompt_tokens = 0;   // each prompt once
   std::vector<std::string> echoes;  // the text of each prompt, where it is to be told
+  bool begins_reasoning = false;    // as EncodedPrompt has it, unless a form is asked for
   // What the answers must match, to be compiled before the requests are submitted.
   std::optional<request::ConstraintText> constraint = {};
+
+  AnswerFormats formats() const {
+    return {.tool_calls = model->tool_calls,
+            .reasoning = {.format = model->reasoning, .begun = begins_reasoning}};
+  }
 };
 
-// The tokens of prompt `index` (0: a chat's only one).
+struct EncodedPrompt {
+  std::vector<TokenId> tokens;
+  bool begins_reasoning = false;  // it has the model think, and so the answer begins
+};
+
+// Prompt `index` (0: a chat's only one).
 MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
                          const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
-                         std::vector<TokenId>& out);
+                         EncodedPrompt& out);
 
 // An error that names `field` unless the model has this token.
 MaybeError check_token(std::string_view field, std::int64_t id, const fleet::CatalogueEntry& model);

@@ -17,9 +17,10 @@ struct Known {
   Route route;
   At at;
 };
-constexpr std::array<Known, 26> kKnown = {
+constexpr std::array<Known, 27> kKnown = {
     {{"/v1/chat/completions", Route::kChatCompletions, At::kPublic},
      {"/v1/completions", Route::kCompletions, At::kPublic},
+     {"/v1/responses", Route::kResponses, At::kPublic},
      {"/v1/embeddings", Route::kEmbeddings, At::kPublic},
      {"/tokenize", Route::kTokenize, At::kPublic},
      {"/detokenize", Route::kDetokenize, At::kPublic},
@@ -45,6 +46,7 @@ constexpr std::array<Known, 26> kKnown = {
      {"/version", Route::kVersion, At::kBoth},
      {"/metrics", Route::kMetrics, At::kBoth}}};
 constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kResponsePrefix = "/v1/responses/";
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -85,11 +87,23 @@ std::string_view path_of(std::string_view target) {
   return target.substr(0, target.find_first_of("?#"));
 }
 
+// What other servers of this API have.
+std::string_view why_left_out(std::string_view path) {
+  if (path == "/v1/score" || path == "/score") {
+    return "; scores of pairs of texts are not supported: compare their /v1/embeddings";
+  }
+  if (path.starts_with(kResponsePrefix)) {
+    return "; answers are not stored: each request of /v1/responses has the whole conversation";
+  }
+  return {};
+}
+
 ApiError no_such_path(std::string_view path) {
-  ApiError error =
-      bad_request("there is nothing at `" + to_valid_utf8(utf8_prefix(path, 128)) + "`");
+  const std::string_view why = why_left_out(path);
+  ApiError error = bad_request("there is nothing at `" + to_valid_utf8(utf8_prefix(path, 128)) +
+                               "`" + std::string(why));
   error.status = 404;
-  error.code = "not_found";
+  error.code = why.empty() ? "not_found" : "unsupported";
   return error;
 }
 

@@ -1,4 +1,4 @@
-// Which endpoint a method and a target mean, and who may ask.
+// Finds the endpoint that a method and a target mean, and checks that the caller may ask.
 #pragma once
 
 #include <optional>
@@ -17,6 +17,7 @@ enum class Door { kPublic, kAdmin };
 enum class Route {
   kChatCompletions,
   kCompletions,
+  kResponses,
   kEmbeddings,
   kTokenize,
   kDetokenize,
@@ -51,7 +52,8 @@ struct Routed {
   std::string query;       // behind the question mark, as it came
 };
 
-// 404 for a path that is unknown at this door, 405 with Allow for a known one with another method.
+// 404 for a path that is unknown at this door, which says why where a client may expect it to be
+// there; 405 with Allow for a known one with another method.
 MaybeError find_route(Door door, std::string_view method, std::string_view target, Routed& out);
 
 inline bool takes_body(Route route) { return route <= Route::kRouterUnload; }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace causeway::server {
 namespace {
 
@@ -19,7 +21,8 @@ TEST(Route, KnowsItsPaths) {
     EXPECT_EQ(status_of("POST", path), 405) << path;
     EXPECT_EQ(status_of("OPTIONS", path), 405) << path;
   }
-  for (const auto path : {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"}) {
+  for (const auto path : {"/v1/chat/completions", "/v1/completions", "/v1/responses",
+                          "/v1/embeddings", "/tokenize", "/detokenize"}) {
     EXPECT_EQ(status_of("POST", path), 200) << path;
     EXPECT_EQ(status_of("GET", path), 405) << path;
   }
@@ -27,6 +30,24 @@ TEST(Route, KnowsItsPaths) {
                           "/v1/models/%ff", "/../v1/models", "http://host"}) {
     EXPECT_EQ(status_of("GET", path), 404) << path;
   }
+}
+
+TEST(Route, WhatIsLeftOutSaysSo) {
+  for (const auto& [method, path, word] :
+       {std::tuple("POST", "/v1/score", "scores"), std::tuple("POST", "/score", "scores"),
+        std::tuple("GET", "/v1/responses/resp_1", "stored"),
+        std::tuple("DELETE", "/v1/responses/resp_1", "stored"),
+        std::tuple("POST", "/v1/responses/resp_1/cancel", "stored")}) {
+    Routed routed;
+    const auto error = find_route(Door::kPublic, method, path, routed);
+    ASSERT_TRUE(error) << path;
+    EXPECT_EQ(error->status, 404);
+    EXPECT_EQ(error->code, "unsupported");
+    EXPECT_NE(error->message.find("`" + std::string(path) + "`"), std::string::npos);
+    EXPECT_NE(error->message.find(word), std::string::npos) << error->message;
+  }
+  Routed routed;
+  EXPECT_EQ(find_route(Door::kPublic, "POST", "/v1/rank", routed)->code, "not_found");
 }
 
 TEST(Route, DecodesModelNames) {

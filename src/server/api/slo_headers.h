@@ -1,5 +1,6 @@
-// What the headers of an HTTP request say of its latency targets: x-slo-ttft-ms, x-slo-tpot-ms, and
-// from which share of them on it lags, x-slo-ttft-slack and x-slo-tpot-slack. Checked already.
+// Reads the latency targets in the headers of an HTTP request, checked: x-slo-ttft-ms,
+// x-slo-tpot-ms, and the shares of them from which on it lags, x-slo-ttft-slack and
+// x-slo-tpot-slack.
 #pragma once
 
 #include <optional>

@@ -107,10 +107,11 @@ MaybeError answer_tokenize(std::string_view body, const TokenizeContext& context
   if (auto error = parse_tokenize(body, context.limits, asked)) return error;
   const fleet::CatalogueEntry* model = nullptr;
   if (auto error = find_model(asked.prompt.model, context.fleet, model)) return error;
-  std::vector<TokenId> tokens;
-  if (auto error = encode_prompt(asked.prompt, 0, *model, context.now_unix_seconds, tokens)) {
+  EncodedPrompt prompt;
+  if (auto error = encode_prompt(asked.prompt, 0, *model, context.now_unix_seconds, prompt)) {
     return error;
   }
+  const std::vector<TokenId>& tokens = prompt.tokens;
   const std::string_view field = asked.prompt.endpoint == Endpoint::kChat ? "messages" : "prompt";
   out += "{\"count\":";
   append_json_integer(out, std::ssize(tokens));

@@ -70,7 +70,7 @@ class AdminCall {
     ask_.kind = kind_of(route_);
     const std::string& query = incoming_.routed.query;
     if (route_ == Route::kAdminDrain || route_ == Route::kAdminReload) return std::nullopt;
-    if (route_ == Route::kSleep) return parse_sleep_query(query, ask_.keeps_home);
+    if (route_ == Route::kSleep) return parse_sleep_query(query, ask_.keeps_home, ask_.mode);
     if (route_ == Route::kWakeUp) return parse_wake_query(query);
     AdminBody asked;
     const bool may_wait = route_ == Route::kAdminLoad || route_ == Route::kAdminUnload;

@@ -114,8 +114,13 @@ ChoiceRun::News ChoiceRun::take() {
       place_prompt(choice.tokenizer(), std::exchange(prompt_scores, {}), echo);
   std::string text(std::exchange(echo, {}));
   text += choice.take_text();
-  News news{std::move(text),     choice.take_tokens(),          {},
-            choice.take_calls(), std::exchange(prompt_ids, {}), std::move(scores)};
+  News news{.text = std::move(text),
+            .tokens = choice.take_tokens(),
+            .finish_reason = {},
+            .calls = choice.take_calls(),
+            .prompt_ids = std::exchange(prompt_ids, {}),
+            .prompt_scores = std::move(scores),
+            .reasoning = choice.take_reasoning()};
   if (choice.finished()) {
     end_told = true;
     news.finish_reason = choice.finish_reason();

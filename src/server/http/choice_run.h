@@ -8,13 +8,14 @@
 #include "fleet/fleet.h"
 #include "server/api/answer_writer.h"
 #include "server/api/choice.h"
+#include "server/api/prepare.h"
 #include "server/metrics.h"
 #include "server/tracing/request_trace.h"
 
 namespace causeway::server {
 
 struct ChoiceRun {
-  // What is new of a choice, owned.
+  // The new part of a choice, owned.
   struct News {
     std::string text;
     std::vector<PlacedToken> tokens;
@@ -22,15 +23,17 @@ struct ChoiceRun {
     std::vector<text::ToolCallDelta> calls;
     std::vector<TokenId> prompt_ids;
     std::vector<PlacedToken> prompt_scores;
+    std::string reasoning;
     ChoiceText as_text(std::size_t index) const {
-      return {index, text, tokens, finish_reason, calls, prompt_ids, prompt_scores};
+      return {index, text, tokens, finish_reason, calls, prompt_ids, prompt_scores, reasoning};
     }
   };
 
-  ChoiceRun(const fleet::CatalogueEntry& of, const GenerationRequest& asked,
+  // `request` is one of `prepared`.
+  ChoiceRun(const Prepared& prepared, const GenerationRequest& asked,
             const request::Request& request, Nanos arrived)
-      : choice(*of.tokenizer, asked, of.tool_calls),
-        model(&of),
+      : choice(*prepared.model->tokenizer, asked, prepared.formats()),
+        model(prepared.model),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
         max_tokens(request.max_tokens.count),
         slo(request.slo),
@@ -51,7 +54,7 @@ struct ChoiceRun {
   void take_times(request::Output& output);
   void close(Ending ending, Nanos at, Metrics& metrics);
 
-  // Of one that is closed, or was never open.
+  // The trace of a choice that is closed, or was never open.
   ChoiceTrace trace() const;
 
   bool has_news() const { return choice.has_news() || (choice.finished() && !end_told); }
@@ -63,7 +66,7 @@ struct ChoiceRun {
   std::int64_t max_tokens;
   std::vector<TokenId> prompt_ids;  // to be told
   std::string_view echo;            // the prompt's text, to be told; Prepared has it
-  // Of the prompt, to be told: its first token, then the others as they come.
+  // The prompt's tokens that are to be told: its first token, then the others as they come.
   std::vector<request::OutputToken> prompt_scores;
   request::Slo slo;
   Nanos arrival;

@@ -1,4 +1,4 @@
-// What all connections of a server share.
+// The parts that all connections of a server share.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// GET /models/sse of the admin port: what becomes of models, until the client leaves.
+// GET /models/sse of the admin port: events of models, until the client leaves.
 #pragma once
 
 #include "server/http/connection.h"

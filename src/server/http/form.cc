@@ -17,7 +17,7 @@ MaybeError error_of(const Error& error, const std::string& field) {
 
 // Of the connection's thread.
 struct Form::Pending {
-  Event* news = nullptr;  // null: nobody waits any more
+  Event* news = nullptr;  // null: no request waits any more
   std::optional<grammar::Compiler::Outcome> outcome;
 };
 

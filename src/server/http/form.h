@@ -10,7 +10,8 @@
 
 namespace causeway::server {
 
-// Of one request. What is compiled when it ends is forgotten here, and kept by the compiler.
+// The form of one request. What is compiled after the request has ended is forgotten here, and kept
+// by the compiler.
 class Form {
  public:
   explicit Form(Connection& connection);
@@ -30,7 +31,7 @@ class Form {
  private:
   struct Pending;
   Connection& connection_;
-  std::shared_ptr<Pending> pending_;  // shared with who compiles
+  std::shared_ptr<Pending> pending_;  // shared with the compiling thread
   std::string field_;
 };
 

@@ -8,6 +8,7 @@
 #include "server/api/answer_writer.h"
 #include "server/api/embeddings.h"
 #include "server/api/prepare.h"
+#include "server/api/response_writer.h"
 #include "server/http/answer_head.h"
 #include "server/http/choice_run.h"
 #include "server/http/form.h"
@@ -19,6 +20,7 @@ namespace {
 
 Endpoint endpoint_of(Route route) {
   if (route == Route::kEmbeddings) return Endpoint::kEmbeddings;
+  if (route == Route::kResponses) return Endpoint::kResponses;
   return route == Route::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
 }
 
@@ -56,6 +58,7 @@ class Generation {
  private:
   // On a preparing thread.
   void prepare_now(const std::string& body);
+  void begin_writer(const std::string& id);
   void begin_runs();
   // As many as may be open at a time.
   void submit();
@@ -69,6 +72,11 @@ class Generation {
   // Of those whose choices have come to their ends.
   void count_prompts() const;
   Usage usage() const;
+  // Chats of a model that thinks.
+  bool parts_reasoning() const {
+    return asked_.endpoint == Endpoint::kChat && prepared_.model != nullptr &&
+           prepared_.model->reasoning != text::ReasoningFormat::kNone;
+  }
   // An embedding has come: what is asked for of it, of length 1.
   void take_embedding(std::size_t run, std::vector<float>& embedding);
   void append_body(std::string& out);
@@ -101,6 +109,7 @@ class Generation {
   std::vector<std::vector<float>> embeddings_;  // Endpoint::kEmbeddings: by run
   std::vector<std::int64_t> cached_tokens_;     // of each prompt: the most that a choice found
   std::optional<AnswerWriter> writer_;
+  std::optional<ResponseWriter> response_;  // instead of it: Endpoint::kResponses
   bool begun_ = false;  // the head of the events has been written
   Nanos next_keep_alive_;
 };
@@ -163,10 +172,25 @@ void Generation::prepare_now(const std::string& body) {
   asked_.drop_prompt();
 }
 
-void Generation::begin_runs() {
+void Generation::begin_writer(const std::string& id) {
+  if (asked_.endpoint == Endpoint::kResponses) {
+    const request::SamplingParams& sampling = prepared_.requests.front().sampling;
+    const ResponseWriter::Head head{.id = id,
+                                    .created_unix_seconds = unix_seconds(),
+                                    .model = prepared_.model->name,
+                                    .echo = asked_.response_echo,
+                                    .temperature = sampling.temperature,
+                                    .top_p = sampling.top_p,
+                                    .logprobs = asked_.top_logprobs >= 0,
+                                    .call_ids = context_.draw(),
+                                    .tool_calls = prepared_.model->tool_calls};
+    response_.emplace(head, *prepared_.model->tokenizer);
+    std::string().swap(asked_.response_echo);
+    return;
+  }
   AnswerWriter::Head head;
   head.endpoint = asked_.endpoint;
-  head.id = hex_of(context_.draw());
+  head.id = id;
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
   head.logprobs = asked_.top_logprobs >= 0;
@@ -175,17 +199,23 @@ void Generation::begin_runs() {
   head.prompt_logprobs = asked_.prompt_logprobs;
   head.token_ids = asked_.return_token_ids;
   head.tokens_as_ids = asked_.tokens_as_ids;
+  head.reasoning = parts_reasoning() && asked_.include_reasoning;
   head.include_usage = asked_.include_usage;
   if (asked_.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
-  trace_.asked(prepared_, head.id);
+}
+
+void Generation::begin_runs() {
+  const std::string id = hex_of(context_.draw());
+  begin_writer(id);
+  trace_.asked(prepared_, id);
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
   runs_.reserve(prepared_.requests.size());
   if (asked_.endpoint == Endpoint::kEmbeddings) embeddings_.resize(prepared_.requests.size());
   for (const request::Request& request : prepared_.requests) {
     const std::size_t prompt = runs_.size() / static_cast<std::size_t>(asked_.n);
-    runs_.emplace_back(*prepared_.model, asked_, request, arrival_);
+    runs_.emplace_back(prepared_, asked_, request, arrival_);
     if (asked_.echo) runs_.back().set_echo(prepared_.echoes[prompt]);
   }
 }
@@ -229,7 +259,7 @@ void Generation::cancel_rest() {
   open_runs_ = 0;
 }
 
-// Takes what the engine gave, and looks whether somebody wants this to end.
+// Takes what the engine gave, and looks whether the client or the server wants this to end.
 void Generation::absorb() {
   for (StreamItem& item : stream_.take()) {
     ChoiceRun& run = runs_[item.choice];
@@ -240,6 +270,7 @@ void Generation::absorb() {
     if (auto error = run.absorb(std::move(item.output), item.at, *context_.metrics)) {
       failure_ = std::move(error);
     }
+    if (run.first_token >= Nanos(0)) trace_.began(prepared_.model->id);
     if (run.open) continue;
     --open_runs_;
     // It may have ended by a stop string, of which the engine knows nothing.
@@ -278,7 +309,11 @@ void Generation::count_prompts() const {
 Usage Generation::usage() const {
   Usage usage{prepared_.prompt_tokens, 0, 0};
   for (const std::int64_t cached : cached_tokens_) usage.cached_tokens += cached;
-  for (const ChoiceRun& run : runs_) usage.completion_tokens += run.choice.generated();
+  if (parts_reasoning()) usage.reasoning_tokens = 0;
+  for (const ChoiceRun& run : runs_) {
+    usage.completion_tokens += run.choice.generated();
+    usage.reasoning_tokens += run.choice.reasoning_tokens();
+  }
   return usage;
 }
 
@@ -308,6 +343,7 @@ void Generation::append_body(std::string& out) {
   std::vector<ChoiceText> choices;
   for (ChoiceRun& run : runs_) news.push_back(run.take());
   for (std::size_t i = 0; i < news.size(); ++i) choices.push_back(news[i].as_text(i));
+  if (response_) return response_->append_answer(out, choices.front(), usage(), unix_seconds());
   writer_->append_answer(out, choices, usage());
 }
 
@@ -332,8 +368,8 @@ asio::awaitable<bool> Generation::answer_whole() {
   std::string out;
   append_head(out, with, body.size());
   const std::array<asio::const_buffer, 2> pieces = {asio::buffer(out), asio::buffer(body)};
-  const bool written = co_await connection_.write(pieces);
-  co_return (written && with.keep_alive);
+  if (!co_await connection_.write(pieces)) co_return false;
+  co_return with.keep_alive;
 }
 
 asio::awaitable<bool> Generation::answer_events() {
@@ -360,15 +396,22 @@ asio::awaitable<bool> Generation::answer_events() {
     if (last) break;
     next_keep_alive_ = connection_.now() + context_.options.limits.keep_alive_period;
   }
-  co_return written&& incoming_.http_1_1&& head().keep_alive;
+  if (!written || !incoming_.http_1_1) co_return false;
+  co_return head().keep_alive;
 }
 
 void Generation::append_news(std::string& out) {
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     ChoiceRun& run = runs_[i];
     if (!run.has_news()) continue;
+    if (response_) {
+      const ChoiceRun::News news = run.take();
+      response_->append_news(out, news.as_text(i));
+      continue;
+    }
     const std::int64_t cached = cached_tokens_[i / static_cast<std::size_t>(asked_.n)];
     Usage so_far{run.prompt_tokens, 0, cached};
+    if (parts_reasoning()) so_far.reasoning_tokens = run.choice.reasoning_tokens();
     const Usage* const told = asked_.continuous_usage ? &so_far : nullptr;
     if (asked_.endpoint == Endpoint::kChat && !std::exchange(run.introduced, true)) {
       writer_->append_role_event(out, i, run.prompt_ids, told);
@@ -380,6 +423,11 @@ void Generation::append_news(std::string& out) {
 }
 
 void Generation::append_end(std::string& out) {
+  if (response_) {
+    failure_ ? response_->append_failure(out, *failure_)
+             : response_->append_end(out, usage(), unix_seconds());
+    return;
+  }
   if (failure_) {
     append_error_event(out, *failure_);
   } else if (asked_.include_usage) {

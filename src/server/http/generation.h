@@ -1,4 +1,4 @@
-// Serves one chat or completion request, from its body to its last byte.
+// Serves one request that generates, from its body to its last byte.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 #include "server/http/generation_trace.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/wall_clock.h"
 
@@ -14,6 +15,7 @@ struct Named {
 Named name_of(Route route) {
   switch (route) {
     case Route::kCompletions: return {"/v1/completions", "text_completion", "cmpl-"};
+    case Route::kResponses: return {"/v1/responses", "chat", "resp_"};
     case Route::kEmbeddings: return {"/v1/embeddings", "embeddings", ""};
     case Route::kAdminChat: return {"/admin/chat/completions", "chat", "chatcmpl-"};
     default: return {"/v1/chat/completions", "chat", "chatcmpl-"};
@@ -47,6 +49,13 @@ void GenerationTrace::asked(const Prepared& prepared, const std::string& id) {
   trace_->top_p = first.sampling.top_p;
   trace_->choices = std::ssize(prepared.requests);
   trace_->prompt_tokens = prepared.prompt_tokens;
+}
+
+void GenerationTrace::began(ModelId model) {
+  if (!trace_ || std::exchange(began_, true)) return;
+  const fleet::ModelStatus status = context_.fleet->status(model);
+  trace_->predicted_tpot = status.predicted_tpot;
+  trace_->best_effort = status.best_effort;
 }
 
 void GenerationTrace::end(const std::vector<ChoiceRun>& runs, const Usage& usage,

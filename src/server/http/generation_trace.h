@@ -19,6 +19,8 @@ class GenerationTrace {
 
   // What is asked for, before the requests leave `prepared`. `id`: of the answer, without prefix.
   void asked(const Prepared& prepared, const std::string& id);
+  // A choice has its first token: what is expected of the further ones is looked up, once.
+  void began(ModelId model);
   // All has ended: hands it over. `streamed`: events had been sent before the failure.
   void end(const std::vector<ChoiceRun>& runs, const Usage& usage, const MaybeError& failure,
            bool streamed);
@@ -26,6 +28,7 @@ class GenerationTrace {
  private:
   ServerContext& context_;
   std::optional<RequestTrace> trace_;
+  bool began_ = false;
 };
 
 }  // namespace causeway::server

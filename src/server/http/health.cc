@@ -107,7 +107,7 @@ class DeepHealth {
     }
   }
 
-  // Whether somebody or the time wants this to end.
+  // Whether the client, the server or the time wants this to end.
   void look(const std::string& what) {
     if (connection_.aborted()) {
       failure_ = draining();

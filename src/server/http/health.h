@@ -1,4 +1,5 @@
-// Whether the server is able to serve: by what is known, or by having a model generate a token.
+// Tells whether the server is able to serve: by what is known, or by having a model generate a
+// token.
 #pragma once
 
 #include "server/http/connection.h"

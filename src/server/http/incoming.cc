@@ -68,7 +68,7 @@ MaybeError examine_slo(const Parser& parser, SloHeaders& out) {
   return read_number(parser, "x-slo-tpot-slack", out.tpot_slack, slack(&request::Slo::tpot_slack));
 }
 
-// Who may ask. Where there is no key, pages of other sites are kept out.
+// Whether the client may ask. Where there is no key, pages of other sites are kept out.
 MaybeError examine_rights(const Parser& parser, const ServerOptions& options, Route route) {
   if (!needs_key(route)) return {};
   const bool admin = administers(route) && options.admin;

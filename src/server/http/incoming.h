@@ -1,4 +1,4 @@
-// What the head of an HTTP request says, checked; and how the parser is set up. No I/O here.
+// The checked head of an HTTP request, and how the parser is set up. No I/O here.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct Incoming {
   bool expects_continue = false;
   bool has_body = false;
   SloHeaders slo;
-  bool may_keep = false;              // who sent it may administer: it may say keep_alive
+  bool may_keep = false;              // its sender may administer: it may say keep_alive
   std::optional<TraceContext> trace;  // its caller's, where traces are sent
 };
 
@@ -34,7 +34,7 @@ void configure(Parser& parser, const ServerLimits& limits);
 // any case.
 MaybeError examine(const Parser& parser, const ServerOptions& options, Door door, Incoming& out);
 
-// What to answer when the parser failed: 400, 413 for the body limit, 431 for the header limit.
+// The answer when the parser failed: 400, 413 for the body limit, 431 for the header limit.
 ApiError parse_failure(const boost::system::error_code& error, const ServerLimits& limits);
 
 }  // namespace causeway::server

@@ -33,6 +33,7 @@ std::string model_body(const fleet::CatalogueEntry& model, const fleet::ModelSta
     out += ",\"predicted_tpot_us\":";
     append_json_integer(out, status.predicted_tpot.count / 1000);
   }
+  if (status.best_effort) out += ",\"best_effort\":true";
   if (!status.last_error.empty()) {
     out += ",\"last_error\":";
     append_json_string(out, status.last_error);

@@ -14,8 +14,8 @@ asio::awaitable<bool> respond_error(Connection& connection, Incoming incoming, A
   // What the client still sends of a body is not read as the next request.
   head.keep_alive = head.keep_alive && !incoming.has_body;
   const std::string answer = error_answer(error, head, incoming.routed.head);
-  const bool written = co_await connection.write(answer);
-  co_return written&& head.keep_alive;
+  if (!co_await connection.write(answer)) co_return false;
+  co_return head.keep_alive;
 }
 
 asio::awaitable<bool> respond(Connection& connection, Incoming incoming, std::string body,
@@ -38,8 +38,8 @@ asio::awaitable<bool> respond_with(Connection& connection, Incoming incoming, An
   std::string out;
   append_head(out, head, body.size());
   if (!incoming.routed.head) out += body;
-  const bool written = co_await connection.write(out);
-  co_return written&& head.keep_alive;
+  if (!co_await connection.write(out)) co_return false;
+  co_return head.keep_alive;
 }
 
 asio::awaitable<bool> respond_either(Connection& connection, Incoming incoming, MaybeError error,

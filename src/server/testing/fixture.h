@@ -24,6 +24,27 @@ class ServerTest : public ::testing::Test {
     fleet.reset();
   }
 
+  // With a model whose template shows tools, calls and their answers as JSON, and which writes
+  // calls in `format`.
+  void start_with_tools(text::ToolCallFormat format) {
+    server.emplace(options, clock);
+    fleet.emplace(server->sink());
+    auto& entry = fleet->add_model("tiny");
+    auto chat_template = text::ChatTemplate::compile(
+        "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}:"
+        "{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}{{ m.content }}\n"
+        "{% endfor %}");
+    ASSERT_TRUE(chat_template.ok());
+    entry.chat_template.emplace(std::move(chat_template).value());
+    entry.tool_calls = format;
+    ASSERT_TRUE(server->start(*fleet).ok());
+  }
+  // What the last request had the model read; special tokens are |.
+  std::string last_prompt() const {
+    std::string out;
+    for (const TokenId id : fleet->last().prompt) out += id < 256 ? static_cast<char>(id) : '|';
+    return out;
+  }
   // After a test has set options; `models` are added first.
   void start(const std::vector<std::string>& models = {"tiny"}) {
     server.emplace(options, clock);

@@ -1,4 +1,5 @@
-// Where spans are sent: an http:// URL, read strictly, since it becomes part of what is sent.
+// The address that spans are sent to: an http:// URL, read strictly, since it becomes part of what
+// is sent.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ struct HttpEndpoint {
   std::uint16_t port = 0;
   std::string path;  // begins with a slash
 
-  // As the header Host has it.
+  // Its host and port as the header Host has them.
   std::string authority() const;
   std::string url() const { return "http://" + authority() + path; }
 };

@@ -11,7 +11,7 @@
 
 namespace causeway::server {
 
-// What the spans are of.
+// The service that the spans are of.
 struct TraceResource {
   std::string version;        // of the program
   std::string instance = {};  // unlike that of every other process

@@ -123,6 +123,10 @@ void add_root(Spans& spans, const RequestTrace& trace) {
                      {"http.response.status_code", std::int64_t{trace.status}},
                      {"causeway.usage.cached_tokens", trace.cached_tokens}};
   if (!trace.error_type.empty()) root.attributes.push_back({"error.type", trace.error_type});
+  if (trace.predicted_tpot > Nanos(0)) {
+    root.attributes.push_back({"causeway.predicted_tpot", to_seconds(trace.predicted_tpot)});
+    root.attributes.push_back({"causeway.best_effort", std::int64_t{trace.best_effort}});
+  }
   std::int64_t preemptions = 0, resumes = 0, rotations = 0;
   for (const ChoiceTrace& run : trace.runs) {
     preemptions += run.preemptions;

@@ -21,7 +21,7 @@
 
 namespace causeway::server {
 
-// Of a choice, by the server's clock. Below zero: it did not happen.
+// The times of a choice, by the server's clock. Below zero: it did not happen.
 struct ChoiceTrace {
   Nanos submitted{-1};
   Nanos held = {};  // as request::Output has these three
@@ -55,6 +55,10 @@ struct RequestTrace {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t generated_tokens = 0;
+  // When its first token came: what a token of the model was expected to take, and that this is
+  // longer than its target; as fleet::ModelStatus has them.
+  Nanos predicted_tpot = {};
+  bool best_effort = false;
   int status = 200;               // of HTTP
   std::string error;              // "": none
   std::string error_type;         // of it

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "base/random.h"
 
@@ -113,6 +114,20 @@ TEST(RequestTrace, LatenciesAreThoseOfItsStages) {
   EXPECT_EQ(number(root, "causeway.preemptions"), 2);
   EXPECT_EQ(number(root, "causeway.rotations"), 1);
   EXPECT_EQ(number(root, "causeway.resumes"), 1);
+}
+
+TEST(RequestTrace, NothingIsSaidOfATokenOfWhichNothingIsExpected) {
+  const auto names = [](const RequestTrace& trace) {
+    std::set<std::string_view> names;
+    for (const SpanAttribute& one : spans_of(trace)[0].attributes) names.insert(one.name);
+    return names;
+  };
+  RequestTrace trace = make_trace();
+  EXPECT_FALSE(names(trace).contains("causeway.predicted_tpot"));
+  EXPECT_FALSE(names(trace).contains("causeway.best_effort"));
+  trace.predicted_tpot = millis(20);
+  EXPECT_EQ(number(spans_of(trace)[0], "causeway.predicted_tpot"), 0.02);
+  EXPECT_EQ(number(spans_of(trace)[0], "causeway.best_effort"), 0);
 }
 
 TEST(RequestTrace, WhatNeverCameIsAsFarAsItGot) {

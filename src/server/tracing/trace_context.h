@@ -1,4 +1,4 @@
-// Whose trace a request belongs to: W3C Trace Context, level 1
+// The trace that a request belongs to: W3C Trace Context, level 1
 // (https://www.w3.org/TR/trace-context/), as the headers `traceparent` and `tracestate` say it.
 #pragma once
 
@@ -31,7 +31,7 @@ std::optional<TraceContext> parse_traceparent(std::string_view header);
 // A tracestate is passed on if it is printable ASCII of 512 characters at most; else nothing is.
 std::string passable_trace_state(std::string_view header);
 
-// As the hexadecimal digits that JSON and headers have.
+// The hexadecimal digits that JSON and headers have.
 std::string hex_of(std::uint64_t bits);
 std::string hex_of(TraceId id);
 
@@ -40,8 +40,8 @@ std::string hex_of(TraceId id);
 TraceId make_trace_id(std::uint64_t seed, std::uint64_t number);
 std::uint64_t make_span_id(std::uint64_t seed, std::uint64_t number);
 
-// Whether a trace that nobody has decided about is recorded: OpenTelemetry's TraceIdRatioBased, so
-// that servers with the same ratio choose the same traces. `ratio` in [0, 1].
+// Whether a trace is recorded whose caller has not decided it: OpenTelemetry's TraceIdRatioBased,
+// so that servers with the same ratio choose the same traces. `ratio` in [0, 1].
 bool is_sampled(TraceId id, double ratio);
 
 }  // namespace causeway::server

@@ -220,8 +220,6 @@ std::string HistoryWeights::check_waits(const engine::EngineCore& core) {
 
 std::string HistoryWeights::check(const engine::EngineCore& core,
                                   const SimulatedExecutor& executor) {
-  const Status intact = cache_.residency().check_integrity();
-  if (!intact.ok()) return intact.error().message;
   if (!mover_.violation().empty()) return mover_.violation();
   if (mover_.committed_extents() != cache_.residency().committed_extents()) {
     return "residency and mover count different extents";

@@ -2,7 +2,7 @@
 // by chance, and the checks that must hold after every event. In half of these histories some
 // models are streamed.
 //
-// - Residency::check_integrity(), and no command that breaks the mover's rules.
+// - No command breaks the mover's rules. (EngineCore::check_integrity() has the residency's own.)
 // - Memory as the residency counts it and as the mover does.
 // - A model with requests is served within the bound that weights/residency.h states, counted anew
 //   when a copy fails or a step hangs. Not where the border to the KV frames moves: a model may

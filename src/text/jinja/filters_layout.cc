@@ -139,11 +139,12 @@ class Wrapper {
     return end;
   }
 
+  // A word may begin with many spaces at which no line is broken, and is asked for each line.
   bool is_blank(const Chunk& chunk) const {
-    for (Int i = chunk.begin; i < chunk.end; ++i) {
-      if (!is_space(at(i))) return false;
-    }
-    return true;
+    Int i = chunk.begin;
+    while (i < chunk.end && is_space(at(i))) ++i;
+    heap_.step(static_cast<std::int64_t>((i - chunk.begin) / 8));
+    return i == chunk.end;
   }
   Chunk& chunk(Int i) { return chunks_[static_cast<std::size_t>(i)]; }
 

@@ -14,6 +14,9 @@
 namespace causeway::text::jinja {
 namespace {
 
+// How often a number's text is read, byte by byte.
+constexpr std::size_t kReadings = 4;
+
 // Without underscores where Python allows them (between digits); none when one is elsewhere.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
@@ -51,7 +54,9 @@ void read_prefix(std::string_view& digits, int& base) {
 }
 
 // int(text, base)
-std::optional<Int> parse_int(std::string_view text, int base) {
+std::optional<Int> parse_int(Heap& heap, std::string_view text, int base) {
+  heap.require(text.size());
+  heap.work_bytes(kReadings * text.size());
   const auto clean = without_underscores(strip_right(strip_left(text)));
   if (!clean) return std::nullopt;
   std::string_view digits = *clean;
@@ -72,7 +77,9 @@ std::optional<Int> parse_int(std::string_view text, int base) {
 }
 
 // float(text)
-std::optional<double> parse_float(std::string_view text) {
+std::optional<double> parse_float(Heap& heap, std::string_view text) {
+  heap.require(text.size());
+  heap.work_bytes(kReadings * text.size());
   auto clean = without_underscores(strip_right(strip_left(text)));
   if (!clean || clean->empty()) return std::nullopt;
   std::string_view number = *clean;
@@ -97,7 +104,7 @@ std::optional<Int> int_of_double(double value) {
   return static_cast<Int>(value);
 }
 
-Value to_int(Heap&, const Value& subject, const Arguments& arguments) {
+Value to_int(Heap& heap, const Value& subject, const Arguments& arguments) {
   const auto bound = bind("int", arguments, {"default", "base"});
   const Value fallback = bound[0].is_missing() ? Value::integer(0) : bound[0];
   const Int base = int_argument(bound[1], 10, "int");
@@ -108,21 +115,21 @@ Value to_int(Heap&, const Value& subject, const Arguments& arguments) {
   if (subject.is(Kind::kFloat)) {
     result = int_of_double(subject.as_double());
   } else if (subject.is_string()) {
-    result = parse_int(subject.text(), static_cast<int>(base));
+    result = parse_int(heap, subject.text(), static_cast<int>(base));
     if (!result) {
-      const auto number = parse_float(subject.text());
+      const auto number = parse_float(heap, subject.text());
       if (number) result = int_of_double(*number);
     }
   }
   return result ? Value::integer(*result) : fallback;
 }
 
-Value to_float(Heap&, const Value& subject, const Arguments& arguments) {
+Value to_float(Heap& heap, const Value& subject, const Arguments& arguments) {
   const auto bound = bind("float", arguments, {"default"});
   require_defined(subject);
   if (subject.is_numeric()) return Value::number(subject.as_double());
   if (subject.is_string()) {
-    const auto number = parse_float(subject.text());
+    const auto number = parse_float(heap, subject.text());
     if (number) return Value::number(*number);
   }
   return bound[0].is_missing() ? Value::number(0) : bound[0];
@@ -193,7 +200,7 @@ Value filesizeformat(Heap& heap, const Value& subject, const Arguments& argument
   require_defined(subject);
   std::optional<double> number;
   if (subject.is_numeric()) number = subject.as_double();
-  if (subject.is_string()) number = parse_float(subject.text());
+  if (subject.is_string()) number = parse_float(heap, subject.text());
   if (!number) fail("filesizeformat needs a number, not " + std::string(type_name(subject)));
   const bool binary = flag_argument(bound[0], false);
   const double base = binary ? 1024 : 1000;

@@ -101,7 +101,7 @@ Value slice(Heap& heap, const Value& subject, const Arguments& arguments) {
   const auto bound = bind("slice", arguments, {"slices", "fill_with"});
   if (bound[0].is_missing()) fail("slice needs the number of slices");
   const Int slices = int_argument(bound[0], 0, "slice");
-  const std::vector<Value> all = elements(heap, subject).items;
+  const std::vector<Value>& all = elements(heap, subject).items;
   if (slices == 0) fail("integer modulo by zero");
   const auto count = static_cast<Int>(all.size());
   const bool fill = !bound[1].is_missing() && !bound[1].is_none();

@@ -189,7 +189,7 @@ struct Word {
 
 struct Links {
   Value limit;  // of code points shown; none: all
-  std::string attributes;
+  Value attributes;
   std::vector<Value> schemes;
 };
 
@@ -203,10 +203,12 @@ std::string shown(Heap& heap, const Links& links, std::string_view url) {
 
 std::string linked(Heap& heap, const Links& links, std::string_view word) {
   const std::string url(word);
+  const std::string_view attributes = links.attributes.text();
+  heap.require(attributes.size() + 3 * url.size());
   if (is_url(word)) {
     const bool whole = word.starts_with("https://") || word.starts_with("http://");
-    return "<a href=\"" + std::string(whole ? "" : "https://") + url + "\"" + links.attributes +
-           ">" + shown(heap, links, word) + "</a>";
+    std::string link = "<a href=\"" + std::string(whole ? "" : "https://") + url + "\"";
+    return link.append(attributes).append(">" + shown(heap, links, word) + "</a>");
   }
   if (word.starts_with("mailto:") && is_mail(word.substr(7))) {
     return "<a href=\"" + url + "\">" + url.substr(7) + "</a>";
@@ -217,32 +219,37 @@ std::string linked(Heap& heap, const Links& links, std::string_view word) {
   if (mail) return "<a href=\"mailto:" + url + "\">" + url + "</a>";
   std::string out = url;
   for (const Value& scheme : links.schemes) {
+    heap.step(1 + static_cast<std::int64_t>(std::min(out.size(), scheme.text().size()) / 64));
     if (out == scheme.text() || !out.starts_with(scheme.text())) continue;
-    heap.require(2 * out.size() + links.attributes.size());
-    out = "<a href=\"" + out + "\"" + links.attributes + ">" + out + "</a>";
+    heap.require(2 * out.size() + attributes.size());
+    out = ("<a href=\"" + out + "\"").append(attributes).append(">" + out + "</a>");
   }
   return out;
 }
 
 // The value of rel=: what is asked for, in order and each once.
-std::string rel_of(const Value& rel, bool nofollow) {
-  std::vector<std::string> parts = {"noopener"};
+std::string rel_of(Heap& heap, const Value& rel, bool nofollow) {
+  std::vector<std::string_view> parts = {"noopener"};
   if (nofollow) parts.emplace_back("nofollow");
   std::string_view rest = rel.is_string() ? strip_left(rel.text()) : std::string_view();
+  heap.step(static_cast<std::int64_t>(rest.size()));
+  heap.require(2 * rest.size());
   while (!rest.empty()) {
     const std::size_t bytes = run_of(rest, [](char32_t c) { return !is_space(c); });
+    heap.require((2 * parts.size() + 1) * sizeof(parts[0]));  // as the vector grows
     parts.emplace_back(rest.substr(0, bytes));
     rest = strip_left(rest.substr(bytes));
   }
   std::sort(parts.begin(), parts.end());
   parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
   std::string joined;
-  for (const std::string& part : parts) joined += (joined.empty() ? "" : " ") + part;
+  for (const std::string_view part : parts) joined.append(joined.empty() ? "" : " ").append(part);
   return joined;
 }
 
-void check_scheme(const Value& scheme) {
+void check_scheme(Heap& heap, const Value& scheme) {
   std::string_view name = text_argument(scheme, "urlize");
+  heap.step(1 + static_cast<std::int64_t>(name.size()));
   for (int i = 0; i < 2 && name.ends_with('/'); ++i) name.remove_suffix(1);
   const bool colon = name.ends_with(':');
   if (colon) name.remove_suffix(1);
@@ -263,13 +270,19 @@ Value urlize(Heap& heap, const Value& subject, const Arguments& arguments) {
   if (!bound[0].is_none() && !bound[0].is_missing()) {
     links.limit = Value::integer(int_argument(bound[0], 0, "urlize"));
   }
-  const Value rel = heap.string(rel_of(bound[3], flag_argument(bound[1], false)));
-  links.attributes = " rel=\"" + std::string(escaped(heap, rel).text()) + "\"";
+  const Value rel = heap.string(rel_of(heap, bound[3], flag_argument(bound[1], false)));
+  Builder attributes(heap);
+  attributes.append(" rel=\"");
+  attributes.append(escaped(heap, rel).text());
+  attributes.append("\"");
   if (!bound[2].is_missing() && truthy(bound[2])) {
-    links.attributes += " target=\"" + std::string(escaped(heap, bound[2]).text()) + "\"";
+    attributes.append(" target=\"");
+    attributes.append(escaped(heap, bound[2]).text());
+    attributes.append("\"");
   }
+  links.attributes = attributes.finish();
   if (!bound[4].is_missing() && !bound[4].is_none()) links.schemes = elements(heap, bound[4]).items;
-  for (const Value& scheme : links.schemes) check_scheme(scheme);
+  for (const Value& scheme : links.schemes) check_scheme(heap, scheme);
   const Value whole = escaped(heap, subject);
   const std::string_view text = whole.text();
   Builder out(heap);

@@ -18,6 +18,7 @@ namespace {
 void append_quoted(Heap& heap, Builder& out, const Value& value, bool query) {
   const Value text = value.is(Kind::kBytes) ? value : to_string(heap, value);
   heap.require(3 * text.text().size());
+  heap.work_bytes(16 * text.text().size());
   for (const char c : text.text()) {
     const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                        c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query);
@@ -177,6 +178,8 @@ Value xmlattr(Heap& heap, const Value& subject, const Arguments& arguments) {
   for (const auto& [key, value] : subject.as_dict().entries) {
     if (value.is_none() || value.is_undefined()) continue;
     const std::string_view name = text_argument(key, "xmlattr");
+    heap.step();
+    heap.work_bytes(8 * name.size());
     if (name.find_first_of(" \t\n\r\f\v/>=") != std::string_view::npos) {
       fail("Invalid character in attribute name: '" + std::string(name) + "'");
     }

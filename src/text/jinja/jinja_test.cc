@@ -1,5 +1,6 @@
 // The language, feature by feature, against the answers of Python's jinja2; and hostile templates,
 // each of which must end in an error that says what is wrong and where.
+#include <ctime>
 #include <span>
 #include <string>
 
@@ -171,11 +172,89 @@ TEST(JinjaLimits, WideLayouts) {
   EXPECT_FALSE(error_of("{{ 'a' | truncate(-(2**126)) }}").message.empty());
 }
 
+// The work of a filter on a large value is counted, however small its result is, so that the steps
+// end soon.
+TEST(JinjaLimits, FiltersOverLargeValuesTakeSteps) {
+  JinjaLimits small;
+  small.steps_max = rounds(2'000'000);
+  for (const char* use : {"text | center(10)",
+                          "text | truncate(9)",
+                          "text | urlencode",
+                          "text | pprint",
+                          "text | striptags",
+                          "text | wordwrap",
+                          "text | urlize",
+                          "text | e",
+                          "{'a': text} | xmlattr",
+                          "{text.replace(' ', ''): 1} | xmlattr",
+                          "{'a': text} | urlencode",
+                          "zeros | filesizeformat",
+                          "zeros | int",
+                          "zeros | float",
+                          "text.ljust(1)",
+                          "text.zfill(1)",
+                          "text.encode('ascii')",
+                          "numbers | slice(3)",
+                          "numbers | slice(-1)",
+                          "numbers | pprint",
+                          "numbers | batch(7)"}) {
+    const double before = static_cast<double>(std::clock());
+    const Error error = error_of(std::string("{% set text = 'ab ' * 10**6 %}"
+                                             "{% set zeros = '0' * 10**6 %}"
+                                             "{% set numbers = [1] * 10**5 %}"
+                                             "{% for a in range(99999) %}{% for b in range(99) %}"
+                                             "{% set x = ") +
+                                     use + " %}{% endfor %}{% endfor %}",
+                                 small);
+    EXPECT_THAT(error.message, HasSubstr("steps")) << use;
+    const double seconds = (static_cast<double>(std::clock()) - before) / CLOCKS_PER_SEC;
+    EXPECT_LT(seconds, 20) << use;
+  }
+}
+
+TEST(JinjaLimits, FiltersCountWhatOneValueMakesOfAnother) {
+  JinjaLimits small;
+  small.steps_max = rounds(2'000'000);
+  small.memory_bytes_max = 32 << 20;
+  for (const char* use :
+       {"('a ' ~ '\u00a0' * 10**5 ~ 'a') | wordwrap(1)",
+        "('b ' * 10**4) | urlize(extra_schemes=['ab:'] * 10**4)",
+        "'b' | urlize(extra_schemes=['a' * 10**6 ~ ':'] * 10**4)",
+        "('www.a.de ' * 10**3) | urlize(target='x' * 10**6)", "'b' | urlize(rel='a ' * 10**6)",
+        "('a ' * 10**4) | wordwrap(1, wrapstring='x' * 10**4)",
+        "('a\n' * 10**4) | wordwrap(1, wrapstring='x' * 10**4)", "[1] | slice(10**7, 'x') | list",
+        "([['x' * 10**6, 'y']] * 99) | urlencode"}) {
+    const Error error = error_of(std::string("{{ ") + use + " }}", small);
+    EXPECT_THAT(error.message, testing::AnyOf(HasSubstr("bytes"), HasSubstr("steps"))) << use;
+  }
+}
+
+TEST(JinjaLimits, FiltersKeepToTheOutputsLength) {
+  JinjaLimits small;
+  small.output_bytes_max = 100;
+  for (const char* use :
+       {"'a' | center(200)", "('a b ' * 30) | truncate(110)", "['x' * 120, 1] | pprint",
+        "('x y ' * 50) | wordwrap(9)", "('/?' * 40) | urlencode", "('www.a.de ' * 9) | urlize",
+        "{'a': 'x' * 100} | xmlattr", "('<b>' ~ 'x' * 120) | striptags",
+        "[1] | slice(50, 'x') | list", "'a'.zfill(200)", "'a'.ljust(200)",
+        "('a' * 120).encode()"}) {
+    EXPECT_THAT(error_of(std::string("{{ ") + use + " }}", small).message,
+                HasSubstr("output is longer than 100 bytes"))
+        << use;
+  }
+  const auto shorter = render("{{ 'a' | center(100) }}", Json::object(), small);
+  ASSERT_TRUE(shorter.ok()) << shorter.error().message;
+  EXPECT_EQ(shorter->size(), 100u);
+}
+
 TEST(JinjaLimits, DeepValues) {
   const std::string build =
       "{% set ns = namespace(x=[]) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}";
-  for (const char* use : {"{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}",
-                          "{{ ns.x | pprint }}", "{{ [ns.x, [ns.x]] | sort }}"}) {
+  for (const char* use :
+       {"{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}", "{{ ns.x | pprint }}",
+        "{{ [ns.x, [ns.x]] | sort }}", "{{ ns.x | center }}", "{{ ns.x | striptags }}",
+        "{{ ns.x | urlize }}", "{{ {'a': ns.x} | xmlattr }}", "{{ {'a': ns.x} | urlencode }}",
+        "{{ ns.x | slice(1) | list }}", "{{ ns.x | truncate }}"}) {
     EXPECT_THAT(error_of(build + use).message, HasSubstr("nested deeper")) << use;
   }
   EXPECT_THAT(error_of("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}").message,

@@ -1,7 +1,6 @@
 // A value of the template language: what Python's object is to Jinja, as far as templates use it.
 //
-//   Value (32 bytes): kind | payload (16 bytes) | owner of the characters, when it is a built
-//   string
+//   Value (32 bytes): kind | payload (16 bytes) | owner of the characters of a built string
 //
 // Copying is cheap: strings are views, of the input or of the template (owner null: they outlive
 // the rendering) or of a counted body that the rendering built; containers are pointers to objects

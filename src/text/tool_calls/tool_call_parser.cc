@@ -112,11 +112,11 @@ void ToolCallParser::tell_call() {
   std::string arguments = reader_->take_arguments();
   if (seen_ > options_.calls_max) return;
   if (begins) {
-    calls_.push_back({told_++, reader_->name(), std::move(arguments)});
+    calls_.push_back({told_++, reader_->name(), std::move(arguments), content_.size()});
   } else if (!calls_.empty() && calls_.back().index == told_ - 1) {
     calls_.back().arguments += arguments;
   } else if (!arguments.empty()) {
-    calls_.push_back({told_ - 1, {}, std::move(arguments)});
+    calls_.push_back({told_ - 1, {}, std::move(arguments), content_.size()});
   }
 }
 

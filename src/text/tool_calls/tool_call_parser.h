@@ -13,6 +13,7 @@
 // arguments of every call told are a JSON object.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ struct ToolCallDelta {
   int index = 0;  // from 0, in the order of the text
   std::string name;
   std::string arguments;  // JSON, as the model wrote it, or a piece of it
+  // Bytes of the content that was taken together with this which come before it.
+  std::size_t text_before = 0;
 };
 
 // One thread at a time. At most about 1 KiB and one call are held back.

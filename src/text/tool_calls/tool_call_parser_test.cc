@@ -23,7 +23,10 @@ struct Call {
 struct Parsed {
   std::string content;
   std::vector<Call> calls;
-  bool operator==(const Parsed&) const = default;
+  std::string order = {};  // the content, with [I] where call I begins
+  bool operator==(const Parsed& other) const {
+    return content == other.content && calls == other.calls;
+  }
 };
 
 void PrintTo(const Parsed& parsed, std::ostream* out) {
@@ -32,14 +35,24 @@ void PrintTo(const Parsed& parsed, std::ostream* out) {
 }
 
 void take(ToolCallParser& parser, Parsed& out) {
-  out.content += parser.take_content();
+  const std::string content = parser.take_content();
+  out.content += content;
+  std::size_t told = 0;
   for (const ToolCallDelta& delta : parser.take_calls()) {
     const auto index = static_cast<std::size_t>(delta.index);
     ASSERT_EQ(index < out.calls.size(), delta.name.empty());
     ASSERT_LE(index, out.calls.size());
-    if (index == out.calls.size()) out.calls.push_back({delta.name, ""});
+    ASSERT_LE(told, delta.text_before);
+    ASSERT_LE(delta.text_before, content.size());
+    out.order += content.substr(told, delta.text_before - told);
+    told = delta.text_before;
+    if (index == out.calls.size()) {
+      out.calls.push_back({delta.name, ""});
+      out.order += "[" + std::to_string(index) + "]";
+    }
     out.calls[index].arguments += delta.arguments;
   }
+  out.order += content.substr(told);
 }
 
 Parsed parse(const ToolCallParser::Options& options, const std::vector<std::string>& pieces) {
@@ -59,11 +72,15 @@ Parsed parse(const ToolCallParser::Options& options, const std::vector<std::stri
 Parsed parse_cut(const ToolCallParser::Options& options, const std::string& text) {
   const Parsed whole = parse(options, {text});
   for (std::size_t at = 0; at <= text.size(); ++at) {
-    EXPECT_EQ(parse(options, {text.substr(0, at), text.substr(at)}), whole) << text << " at " << at;
+    const Parsed cut = parse(options, {text.substr(0, at), text.substr(at)});
+    EXPECT_EQ(cut, whole) << text << " at " << at;
+    EXPECT_EQ(cut.order, whole.order) << text << " at " << at;
   }
   std::vector<std::string> bytes;
   for (const char c : text) bytes.emplace_back(1, c);
-  EXPECT_EQ(parse(options, bytes), whole) << text;
+  const Parsed single = parse(options, bytes);
+  EXPECT_EQ(single, whole) << text;
+  EXPECT_EQ(single.order, whole.order) << text;
   return whole;
 }
 
@@ -108,6 +125,15 @@ TEST(ToolCallParser, Hermes) {
        {"<<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", {"<", {{"f", "{}"}}}},
        {"<tool_<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
         {"<tool_", {{"f", "{}"}}}}});
+}
+
+TEST(ToolCallParser, TellsWhereCallsStand) {
+  const std::string call = "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>";
+  for (const Pieces pieces : {Pieces::kWhole, Pieces::kAsTheyCome}) {
+    const ToolCallParser::Options options{.format = ToolCallFormat::kHermes, .pieces = pieces};
+    EXPECT_EQ(parse_cut(options, "One\n" + call + "\ntwo " + call + call + " three").order,
+              "One[0]two[1][2]three");
+  }
 }
 
 TEST(ToolCallParser, WhatIsNoCallIsContentAsItStands) {

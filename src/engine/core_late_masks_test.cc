@@ -1,0 +1,181 @@
+// Sequences whose output must match a grammar, where the executor takes masks late: they are in two
+// steps at once as all others, and the mask is supplied while the second one computes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/engine_core.h"
+#include "engine/testing/core_requests.h"
+#include "engine/testing/told_matcher.h"
+
+namespace causeway::engine {
+namespace {
+
+using request::MaskState;
+
+class LateMasks : public ::testing::Test {
+ protected:
+  LateMasks() : executor_(/*late_masks=*/true), core_({.frames = 64, .schedule = {}}, executor_) {
+    EXPECT_TRUE(core_.add_model(kModel, kFacts).ok());
+  }
+
+  void submit(std::int64_t id, Told* told) {
+    request::Request request = make_request(id, 3, 40);
+    if (told != nullptr) request.constraint = std::make_shared<ToldConstraint>(*told);
+    const Status taken = core_.submit(std::move(request), now_);
+    ASSERT_TRUE(taken.ok()) << taken.error().message;
+  }
+  void start() {
+    core_.start_step(now_);
+    EXPECT_TRUE(core_.check_integrity().ok());
+  }
+  void end_step() {
+    core_.finish_step(executor_.end_oldest(), now_);
+    start();
+  }
+  // As the loop does while a mask is late.
+  void look(int times) {
+    for (int i = 0; i < times; ++i) {
+      now_ = now_ + millis(1);
+      start();
+    }
+  }
+  std::vector<std::int64_t> supplied() const {
+    std::vector<std::int64_t> ids;
+    for (const request::LateMask& mask : executor_.supplied) ids.push_back(mask.request.value);
+    return ids;
+  }
+  std::vector<request::Output> ended() {
+    std::vector<request::Output> outputs = core_.take_outputs();
+    std::erase_if(outputs, [](const request::Output& output) { return !output.finished; });
+    return outputs;
+  }
+
+  Told told_, other_;
+  SlowExecutor executor_;
+  EngineCore core_;
+  Nanos now_{0};
+};
+
+TEST_F(LateMasks, AreSuppliedForTheStepThatIsInFlight) {
+  submit(1, &told_);
+  start();
+  ASSERT_EQ(executor_.batches.size(), 2u);
+  EXPECT_EQ(executor_.batches[0].entries[0].edits.mask.size(), 63u);
+  EXPECT_TRUE(executor_.batches[1].entries[0].edits.mask.empty());
+  EXPECT_TRUE(executor_.batches[1].awaits_masks());
+  EXPECT_TRUE(request::is_pending(executor_.batches[1].tokens[0]));
+  for (std::uint32_t i = 1; i <= 20; ++i) {
+    end_step();
+    ASSERT_EQ(executor_.supplied.size(), 1u);
+    EXPECT_EQ(executor_.supplied[0].mask[0], i) << "the mask behind all tokens so far";
+    ASSERT_EQ(executor_.batches.size(), 2u);
+    EXPECT_FALSE(executor_.batches[0].awaits_masks());
+    EXPECT_TRUE(executor_.batches[1].awaits_masks());
+  }
+  EXPECT_EQ(told_.tokens.size(), 20u);
+}
+
+TEST_F(LateMasks, OthersAreInTheSameSteps) {
+  submit(1, &told_);
+  submit(2, nullptr);
+  submit(3, &other_);
+  start();
+  for (int i = 0; i < 10; ++i) {
+    for (const std::int64_t id : {1, 2, 3}) {
+      EXPECT_EQ(executor_.steps_of(id), (std::vector<int>{0, 1})) << id;
+    }
+    end_step();
+    EXPECT_EQ(supplied(), (std::vector<std::int64_t>{1, 3}));
+  }
+}
+
+TEST_F(LateMasks, AStepWaitsALittleForOneThatIsLate) {
+  submit(1, &told_);
+  submit(2, nullptr);
+  start();
+  told_.state = MaskState::kComputing;
+  end_step();
+  EXPECT_EQ(executor_.batches.size(), 1u) << "nothing is enqueued behind a step that awaits masks";
+  EXPECT_TRUE(executor_.batches[0].awaits_masks());
+  EXPECT_EQ(core_.next_wakeup(), now_ + millis(1));
+  look(3);
+  EXPECT_TRUE(executor_.batches[0].awaits_masks());
+  told_.state = MaskState::kReady;
+  look(1);
+  EXPECT_EQ(supplied(), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(executor_.batches.size(), 2u);
+  for (int i = 0; i < 5; ++i) end_step();
+  EXPECT_EQ(told_.tokens.size(), 6u);
+}
+
+TEST_F(LateMasks, OneThatIsLateForLongStepsBack) {
+  submit(1, &told_);
+  submit(2, nullptr);
+  start();
+  told_.state = MaskState::kComputing;
+  end_step();
+  look(10);
+  EXPECT_TRUE(supplied().empty());
+  ASSERT_EQ(executor_.batches.size(), 2u) << "the others go on";
+  EXPECT_EQ(executor_.steps_of(2), (std::vector<int>{0, 1}));
+  told_.state = MaskState::kReady;
+  look(1);
+  EXPECT_EQ(executor_.steps_of(1), (std::vector<int>{0})) << "what it samples there is void";
+  end_step();
+  look(1);
+  // It comes back behind its first token, and is in one step at a time from now on.
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_LE(executor_.steps_of(1).size(), 1u);
+    end_step();
+    look(1);
+  }
+  EXPECT_GE(told_.tokens.size(), 5u);
+  EXPECT_LE(told_.tokens.size(), 7u);
+  const auto tokens = told_.tokens;
+  std::int64_t out = 0;
+  for (const request::Output& output : core_.take_outputs()) {
+    if (output.request == RequestId(1)) out += std::ssize(output.tokens);
+  }
+  EXPECT_EQ(out, std::ssize(tokens)) << "what came out is what the grammar has seen";
+}
+
+TEST_F(LateMasks, NoneIsAwaitedOfThoseThatEnd) {
+  submit(1, &told_);
+  submit(2, &other_);
+  start();
+  other_.state = MaskState::kComputing;
+  core_.cancel(RequestId(2), now_);
+  end_step();
+  EXPECT_EQ(supplied(), (std::vector<std::int64_t>{1}));
+  told_.state = MaskState::kImpossible;
+  end_step();
+  EXPECT_TRUE(executor_.supplied.empty());
+  const auto outputs = ended();
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[1].code, ErrorCode::kInvalidArgument);
+  while (!executor_.batches.empty()) end_step();
+  EXPECT_TRUE(core_.idle());
+}
+
+TEST_F(LateMasks, AStepBehindOneThatFailedEnds) {
+  submit(1, &told_);
+  start();
+  request::StepResult failed = executor_.end_oldest();
+  failed.sampled.clear();
+  failed.error = "planted";
+  core_.finish_step(failed, now_);
+  start();
+  EXPECT_TRUE(executor_.supplied.empty());
+  ASSERT_EQ(executor_.batches.size(), 1u);
+  EXPECT_FALSE(executor_.batches[0].awaits_masks());
+  end_step();
+  EXPECT_TRUE(core_.idle());
+  EXPECT_EQ(ended().size(), 1u);
+}
+
+}  // namespace
+}  // namespace causeway::engine

@@ -1,0 +1,291 @@
+#include "server/api/response_writer.h"
+
+#include <charconv>
+#include <utility>
+
+#include "base/dcheck.h"
+#include "server/api/answer_parts.h"
+#include "server/api/json_write.h"
+
+namespace causeway::server {
+namespace {
+
+// As short as it reads back to the same.
+void append_float(std::string& out, float value) {
+  char digits[32];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+}
+
+// Nothing is paid for what a cache holds, and reasoning is part of the text.
+void append_response_usage(std::string& out, const Usage& usage) {
+  out += "{\"input_tokens\":";
+  append_json_integer(out, usage.prompt_tokens);
+  out += ",\"input_tokens_details\":{\"cached_tokens\":";
+  append_json_integer(out, usage.cached_tokens);
+  out += ",\"cache_write_tokens\":0},\"output_tokens\":";
+  append_json_integer(out, usage.completion_tokens);
+  out += ",\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":";
+  append_json_integer(out, usage.prompt_tokens + usage.completion_tokens);
+  out += '}';
+}
+
+// The API knows few codes here; the message says more.
+void append_response_error(std::string& out, const ApiError& error) {
+  std::string_view code = "server_error";
+  if (error.status == 429) code = "rate_limit_exceeded";
+  if (error.status == 400) code = "invalid_prompt";
+  out += "{\"code\":\"";
+  out += code;
+  out += "\",\"message\":";
+  append_json_string(out, error.message);
+  out += '}';
+}
+
+}  // namespace
+
+ResponseWriter::ResponseWriter(const Head& head, const text::Tokenizer& tokenizer)
+    : logprobs_(head.logprobs),
+      call_ids_(head.call_ids),
+      tool_calls_(head.tool_calls),
+      tokenizer_(tokenizer),
+      id_(head.id) {
+  head_ = "{\"id\":";
+  append_json_string(head_, "resp_" + head.id);
+  head_ += ",\"object\":\"response\",\"created_at\":";
+  append_json_integer(head_, head.created_unix_seconds);
+  head_ += ",\"model\":";
+  append_json_string(head_, head.model);
+  head_ += ",\"temperature\":";
+  append_float(head_, head.temperature);
+  head_ += ",\"top_p\":";
+  append_float(head_, head.top_p);
+  head_ += ',';
+  head_ += head.echo;
+}
+
+void ResponseWriter::append_news(std::string& out, const ChoiceText& news) {
+  append_begin(out);
+  if (logprobs_ && !news.tokens.empty()) {
+    if (!held_logprobs_.empty()) held_logprobs_ += ',';
+    append_scored_tokens(held_logprobs_, tokenizer_, false, news.tokens);
+  }
+  std::string_view rest = news.text;
+  std::size_t told = 0;
+  for (const text::ToolCallDelta& call : news.calls) {
+    append_text(out, rest.substr(0, call.text_before - told));
+    rest = news.text.substr(call.text_before);
+    told = call.text_before;
+    append_call(out, call);
+  }
+  append_text(out, rest);
+  if (!news.finish_reason.empty()) finish_reason_ = news.finish_reason;
+}
+
+void ResponseWriter::append_end(std::string& out, const Usage& usage,
+                                std::int64_t now_unix_seconds) {
+  append_begin(out);
+  const Outcome outcome = finish(out, usage, now_unix_seconds);
+  append_response_event(out, "response." + std::string(outcome.status), outcome);
+}
+
+ResponseWriter::Outcome ResponseWriter::finish(std::string& out, const Usage& usage,
+                                               std::int64_t now_unix_seconds) {
+  // An answer that says nothing is a message that says nothing.
+  if (items_ == 0) open_message(out);
+  const bool cut = finish_reason_ == "length";
+  const std::string_view status = cut ? "incomplete" : "completed";
+  close(out, status);
+  return {.status = status, .usage = &usage, .completed_unix_seconds = cut ? -1 : now_unix_seconds};
+}
+
+void ResponseWriter::append_failure(std::string& out, const ApiError& error) {
+  append_begin(out);
+  std::string untold;
+  if (open_) close(untold, "incomplete");
+  append_response_event(out, "response.failed", {.status = "failed", .error = &error});
+}
+
+void ResponseWriter::append_answer(std::string& out, const ChoiceText& all, const Usage& usage,
+                                   std::int64_t now_unix_seconds) {
+  std::string untold;
+  append_news(untold, all);
+  append_response(out, finish(untold, usage, now_unix_seconds));
+}
+
+void ResponseWriter::append_begin(std::string& out) {
+  if (std::exchange(begun_, true)) return;
+  append_response_event(out, "response.created", {.status = "in_progress"});
+  append_response_event(out, "response.in_progress", {.status = "in_progress"});
+}
+
+void ResponseWriter::append_text(std::string& out, std::string_view text) {
+  if (text.empty()) return;
+  if (!open_ || open_->call) open_message(out);
+  open_->text += text;
+  begin_item_event(out, "response.output_text.delta");
+  out += ",\"content_index\":0,\"delta\":";
+  append_json_string(out, text);
+  out += ",\"logprobs\":[";
+  out += held_logprobs_;
+  out += "]}\n\n";
+  if (held_logprobs_.empty()) return;
+  if (!open_->logprobs.empty()) open_->logprobs += ',';
+  open_->logprobs += std::exchange(held_logprobs_, {});
+}
+
+void ResponseWriter::append_call(std::string& out, const text::ToolCallDelta& call) {
+  if (!call.name.empty()) {
+    Item item{.call = true, .id = item_id("fc_")};
+    item.begin = "{\"id\":\"" + item.id + "\",\"type\":\"function_call\",\"call_id\":";
+    append_json_string(item.begin, call_id(call_ids_, call.index, tool_calls_));
+    item.begin += ",\"name\":";
+    append_json_string(item.begin, call.name);
+    open(out, std::move(item));
+  }
+  if (call.arguments.empty()) return;
+  open_->text += call.arguments;
+  begin_item_event(out, "response.function_call_arguments.delta");
+  out += ",\"delta\":";
+  append_json_string(out, call.arguments);
+  out += "}\n\n";
+}
+
+void ResponseWriter::open_message(std::string& out) {
+  Item item{.call = false, .id = item_id("msg_")};
+  item.begin = "{\"id\":\"" + item.id + "\",\"type\":\"message\",\"role\":\"assistant\"";
+  open(out, std::move(item));
+  begin_item_event(out, "response.content_part.added");
+  out += ",\"content_index\":0,\"part\":";
+  append_part(out);
+  out += "}\n\n";
+}
+
+void ResponseWriter::open(std::string& out, Item item) {
+  if (open_) close(out, "completed");
+  open_ = std::move(item);
+  ++items_;
+  begin_event(out, "response.output_item.added");
+  out += ",\"output_index\":";
+  append_json_integer(out, items_ - 1);
+  out += ",\"item\":";
+  out += open_->begin;
+  out += open_->call ? R"(,"arguments":"")" : R"(,"content":[])";
+  out += ",\"status\":\"in_progress\"}}\n\n";
+}
+
+void ResponseWriter::close(std::string& out, std::string_view status) {
+  CAUSEWAY_DCHECK(open_.has_value());
+  if (open_->call) {
+    begin_item_event(out, "response.function_call_arguments.done");
+    out += ",\"arguments\":";
+    append_json_string(out, open_->text);
+    out += "}\n\n";
+  } else {
+    // Of a stop string's tokens, whose text is not told.
+    if (!open_->logprobs.empty() && !held_logprobs_.empty()) open_->logprobs += ',';
+    open_->logprobs += std::exchange(held_logprobs_, {});
+    begin_item_event(out, "response.output_text.done");
+    out += ",\"content_index\":0,\"text\":";
+    append_json_string(out, open_->text);
+    out += ",\"logprobs\":[";
+    out += open_->logprobs;
+    out += "]}\n\n";
+    begin_item_event(out, "response.content_part.done");
+    out += ",\"content_index\":0,\"part\":";
+    append_part(out);
+    out += "}\n\n";
+  }
+  begin_event(out, "response.output_item.done");
+  out += ",\"output_index\":";
+  append_json_integer(out, items_ - 1);
+  out += ",\"item\":";
+  append_item(out, status);
+  out += "}\n\n";
+  if (!closed_.empty()) closed_ += ',';
+  append_item(closed_, status);
+  open_.reset();
+}
+
+void ResponseWriter::append_part(std::string& out) const {
+  out += R"({"type":"output_text","text":)";
+  append_json_string(out, open_->text);
+  out += ",\"annotations\":[],\"logprobs\":[";
+  out += open_->logprobs;
+  out += "]}";
+}
+
+void ResponseWriter::append_item(std::string& out, std::string_view status) const {
+  out += open_->begin;
+  if (open_->call) {
+    out += ",\"arguments\":";
+    append_json_string(out, open_->text);
+  } else {
+    out += ",\"content\":[";
+    append_part(out);
+    out += ']';
+  }
+  out += ",\"status\":\"";
+  out += status;
+  out += "\"}";
+}
+
+void ResponseWriter::append_response(std::string& out, const Outcome& outcome) const {
+  out += head_;
+  out += ",\"status\":\"";
+  out += outcome.status;
+  out += "\",\"error\":";
+  if (outcome.error == nullptr) {
+    out += "null";
+  } else {
+    append_response_error(out, *outcome.error);
+  }
+  out += ",\"incomplete_details\":";
+  out += outcome.status == "incomplete" ? R"({"reason":"max_output_tokens"})" : "null";
+  out += ",\"completed_at\":";
+  if (outcome.completed_unix_seconds < 0) {
+    out += "null";
+  } else {
+    append_json_integer(out, outcome.completed_unix_seconds);
+  }
+  out += ",\"output\":[";
+  out += closed_;
+  out += "],\"usage\":";
+  if (outcome.usage == nullptr) {
+    out += "null";
+  } else {
+    append_response_usage(out, *outcome.usage);
+  }
+  out += '}';
+}
+
+void ResponseWriter::append_response_event(std::string& out, std::string_view type,
+                                           const Outcome& outcome) {
+  begin_event(out, type);
+  out += ",\"response\":";
+  append_response(out, outcome);
+  out += "}\n\n";
+}
+
+void ResponseWriter::begin_event(std::string& out, std::string_view type) {
+  out += "event: ";
+  out += type;
+  out += "\ndata: {\"type\":\"";
+  out += type;
+  out += "\",\"sequence_number\":";
+  append_json_integer(out, sequence_++);
+}
+
+void ResponseWriter::begin_item_event(std::string& out, std::string_view type) {
+  begin_event(out, type);
+  out += ",\"item_id\":\"";
+  out += open_->id;
+  out += "\",\"output_index\":";
+  append_json_integer(out, items_ - 1);
+}
+
+// Of the next one to be opened.
+std::string ResponseWriter::item_id(std::string_view prefix) const {
+  return std::string(prefix) + id_ + "_" + std::to_string(items_);
+}
+
+}  // namespace causeway::server

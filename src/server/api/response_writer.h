@@ -1,0 +1,104 @@
+// Writes answers of /v1/responses, whole or as server-sent events: items, in the order in which the
+// model wrote them.
+//
+//   "Let me see. "           → item 0, a message: one part that is its text
+//   a call of get_weather    → item 1, a function_call: its arguments
+//
+//   response.created, response.in_progress
+//   of a message: response.output_item.added, response.content_part.added,
+//                 response.output_text.delta …, response.output_text.done,
+//                 response.content_part.done, response.output_item.done
+//   of a call:    response.output_item.added, response.function_call_arguments.delta …,
+//                 response.function_call_arguments.done, response.output_item.done
+//   response.completed, response.incomplete (too long) or response.failed
+//
+// What comes out in the end does not depend on how the text was cut. The API has the text of an
+// item once more at its end, and all items in the last event: so they are kept.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/api/answer_writer.h"
+
+namespace causeway::server {
+
+// One thread at a time.
+class ResponseWriter {
+ public:
+  struct Head {
+    std::string id;  // without its prefix
+    std::int64_t created_unix_seconds = 0;
+    std::string_view model;
+    std::string_view echo;  // GenerationRequest::response_echo
+    float temperature = 1.0f;
+    float top_p = 1.0f;
+    bool logprobs = false;
+    std::uint64_t call_ids = 0;  // decides the ids of calls
+    text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
+  };
+  // The tokenizer spells tokens for log-probabilities; it must outlive this.
+  ResponseWriter(const Head& head, const text::Tokenizer& tokenizer);
+
+  // The events of what is new; the first time, those that begin the answer before them.
+  void append_news(std::string& out, const ChoiceText& news);
+  // The events that end the answer, after all of it: its last item's, and one that has it whole.
+  void append_end(std::string& out, const Usage& usage, std::int64_t now_unix_seconds);
+  // The event that ends one that failed.
+  void append_failure(std::string& out, const ApiError& error);
+  // Instead of events: the whole answer, of which `all` is the one choice.
+  void append_answer(std::string& out, const ChoiceText& all, const Usage& usage,
+                     std::int64_t now_unix_seconds);
+
+ private:
+  struct Item {
+    bool call = false;
+    std::string id = {};
+    std::string begin = {};     // JSON of what is known from its start; its status closes it
+    std::string text = {};      // or arguments
+    std::string logprobs = {};  // of the text: JSON, without brackets
+  };
+  struct Outcome {
+    std::string_view status;
+    const Usage* usage = nullptr;
+    const ApiError* error = nullptr;
+    std::int64_t completed_unix_seconds = -1;  // -1: null
+  };
+
+  void append_begin(std::string& out);
+  // Ends the last item.
+  Outcome finish(std::string& out, const Usage& usage, std::int64_t now_unix_seconds);
+  void append_text(std::string& out, std::string_view text);
+  void append_call(std::string& out, const text::ToolCallDelta& call);
+  void open_message(std::string& out);
+  void open(std::string& out, Item item);
+  // Of the open item.
+  void close(std::string& out, std::string_view status);
+  void append_delta(std::string& out, std::string_view type, std::string_view delta);
+  void append_part(std::string& out) const;
+  void append_item(std::string& out, std::string_view status) const;
+  void append_response(std::string& out, const Outcome& outcome) const;
+  void append_response_event(std::string& out, std::string_view type, const Outcome& outcome);
+  // "event: TYPE\ndata: {"type":TYPE,"sequence_number":N"; item: with its id and index.
+  void begin_event(std::string& out, std::string_view type);
+  void begin_item_event(std::string& out, std::string_view type);
+  std::string item_id(std::string_view prefix) const;
+
+  bool logprobs_;
+  std::uint64_t call_ids_;
+  text::ToolCallFormat tool_calls_;
+  const text::Tokenizer& tokenizer_;
+  std::string id_;
+  std::string head_;  // {"id":…, …, the members that are the same in all events
+  std::string_view finish_reason_;
+  bool begun_ = false;
+  std::int64_t sequence_ = 0;   // of the next event
+  std::int64_t items_ = 0;      // opened
+  std::string closed_;          // JSON of those that have ended, separated by commas
+  std::optional<Item> open_;    // the last
+  std::string held_logprobs_;   // of tokens whose text has not come yet
+};
+
+}  // namespace causeway::server
