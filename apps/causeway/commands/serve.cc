@@ -597,6 +597,7 @@ class Serve final : public Command {
 
   // Why it cannot even be streamed there; empty: it can.
   std::string no_room_for(const model::ModelCard& card, const slice::WeightRoom& room) const {
+    if (room.budget == Bytes(0)) return {};  // weights are read where they are
     if (room.taken_by(card.layout.bytes) <= round_up(room.budget, room.extent)) return {};
     const auto streamed =
         weights::streamed_model(card.layout, card.reading,
