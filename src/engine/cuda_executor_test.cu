@@ -28,6 +28,7 @@
 #include "engine/cuda_executor.h"
 #include "engine/host_executor.h"
 #include "engine/testing/tiny_slice.h"
+#include "request/constraint.h"
 
 namespace causeway::engine {
 namespace {
