@@ -118,9 +118,9 @@ TEST(RequestTrace, LatenciesAreThoseOfItsStages) {
 
 TEST(RequestTrace, NothingIsSaidOfATokenOfWhichNothingIsExpected) {
   const auto names = [](const RequestTrace& trace) {
-    std::set<std::string_view> names;
-    for (const SpanAttribute& one : spans_of(trace)[0].attributes) names.insert(one.name);
-    return names;
+    std::set<std::string_view> all;
+    for (const SpanAttribute& one : spans_of(trace)[0].attributes) all.insert(one.name);
+    return all;
   };
   RequestTrace trace = make_trace();
   EXPECT_FALSE(names(trace).contains("causeway.predicted_tpot"));

@@ -32,7 +32,7 @@ class HistoryWeights {
   const std::optional<schedule::BorderRules>& border() const { return border_; }
 
   weights::WeightCache& cache() { return cache_; }
-  const SimulatedMover& mover() const { return mover_; }
+  SimulatedMover& mover() { return mover_; }
   bool streams() const { return streams_; }
   // A quarter of the histories has a pinned model: others may then find no room.
   bool pins() const { return pinned_.valid(); }
