@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/rounds.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server {
@@ -104,7 +105,7 @@ TEST_F(Crowd, ClientsThatNeverReadAreCancelled) {
     script.top = std::vector<request::TokenLogprob>(20, {65, -1.0f});
     return script;
   };
-  Clients clients = connect(kCrowd / 4);
+  Clients clients = connect(rounds(50));
   for (auto& client : clients) {
     client->set_receive_buffer(4096);
     client->send(post_request("/v1/chat/completions",

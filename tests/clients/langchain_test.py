@@ -6,7 +6,8 @@ import os
 import unittest
 from typing import Literal
 
-from served import (API_KEY, BASE_URL, CITIES, FORMED_TOKENS, MODEL, PATIENCE_SECONDS, SIZES, need)
+from served import (ANY_FORM, API_KEY, BASE_URL, CITIES, DRAWN, FORMED_TOKENS, MODEL,
+                    PATIENCE_SECONDS, SIZES, need)
 
 need("langchain_openai")
 os.environ["LANGSMITH_TRACING"] = "false"
@@ -86,10 +87,10 @@ class Formed(unittest.TestCase):
 
     def setUp(self):
         try:
-            chat(max_tokens=1).invoke("x", response_format={"type": "json_object"})
+            chat(extra_body=ANY_FORM).invoke("x")
         except openai.BadRequestError:
             self.skipTest("this build has no XGrammar")
-        self.chat = chat(max_tokens=FORMED_TOKENS)
+        self.chat = chat(max_tokens=FORMED_TOKENS, **DRAWN)
 
     def test_structured_output(self):
         for method in ("json_schema", "function_calling"):
@@ -101,7 +102,7 @@ class Formed(unittest.TestCase):
         self.assertTrue(all(isinstance(answer, Answer) for answer in answers))
 
     def test_tools_are_called_and_answered(self):
-        bound = self.chat.bind_tools([get_weather], tool_choice="any")
+        bound = self.chat.bind_tools([get_weather], tool_choice="any", parallel_tool_calls=False)
         messages = [HumanMessage(QUESTIONS[0])]
         asked = bound.invoke(messages)
         self.assertTrue(asked.tool_calls)

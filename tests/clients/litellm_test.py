@@ -6,8 +6,8 @@ import os
 import unittest
 from typing import Literal
 
-from served import (API_KEY, BASE_URL, CITIES, FORMED_TOKENS, MODEL, PATIENCE_SECONDS, SIZES, TOOL,
-                    need)
+from served import (ANY_FORM, API_KEY, BASE_URL, CITIES, DRAWN, FORMED_TOKENS, MODEL,
+                    PATIENCE_SECONDS, SIZES, TOOL, need)
 
 # Else it asks the network for its list of prices.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -75,18 +75,19 @@ class Chats(unittest.IsolatedAsyncioTestCase):
 class Formed(unittest.TestCase):
     def setUp(self):
         try:
-            chat(response_format={"type": "json_object"}, max_tokens=1)
+            chat(extra_body=ANY_FORM)
         except litellm.BadRequestError:
             self.skipTest("this build has no XGrammar")
 
     def test_structured_output(self):
         for provider in PROVIDERS:
-            answer = chat(provider, response_format=Answer, max_tokens=FORMED_TOKENS)
+            answer = chat(provider, response_format=Answer, max_tokens=FORMED_TOKENS, **DRAWN)
             Answer.model_validate_json(answer.choices[0].message.content)
 
     def test_tools(self):
         for provider in PROVIDERS:
-            answer = chat(provider, tools=[TOOL], tool_choice="required", max_tokens=FORMED_TOKENS)
+            answer = chat(provider, tools=[TOOL], tool_choice="required", max_tokens=FORMED_TOKENS,
+                          parallel_tool_calls=False, **DRAWN)
             call = answer.choices[0].message.tool_calls[0]
             self.assertEqual(call.function.name, "get_weather")
             self.assertIn(json.loads(call.function.arguments)["city"], CITIES)

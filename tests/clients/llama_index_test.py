@@ -4,7 +4,8 @@
 import unittest
 from typing import Literal
 
-from served import (API_KEY, BASE_URL, CITIES, FORMED_TOKENS, MODEL, PATIENCE_SECONDS, SIZES, need)
+from served import (ANY_FORM, API_KEY, BASE_URL, CITIES, DRAWN, FORMED_TOKENS, MODEL,
+                    PATIENCE_SECONDS, SIZES, need)
 
 need("llama_index.llms.openai_like")
 
@@ -60,22 +61,27 @@ class Plain(unittest.IsolatedAsyncioTestCase):
             model(model="nobody").complete("x")
 
 
+def drawing_model(**parameters):
+    return model(max_tokens=FORMED_TOKENS, temperature=DRAWN["temperature"],
+                 additional_kwargs={"seed": DRAWN["seed"]}, **parameters)
+
+
 class Formed(unittest.TestCase):
     def setUp(self):
         try:
-            model(max_tokens=1).complete("x", response_format={"type": "json_object"})
+            model().complete("x", extra_body=ANY_FORM)
         except openai.BadRequestError:
             self.skipTest("this build has no XGrammar")
 
     def test_structured_output(self):
         for own in (True, False):  # by response_format, or as a call
-            llm = model(max_tokens=FORMED_TOKENS, should_use_structured_outputs=own)
+            llm = drawing_model(should_use_structured_outputs=own)
             answer = llm.as_structured_llm(Answer).chat(MESSAGES)
             self.assertIsInstance(answer.raw, Answer)
 
     def test_tools(self):
         tool = FunctionTool.from_defaults(get_weather)
-        llm = model(max_tokens=FORMED_TOKENS)
+        llm = drawing_model()
         answer = llm.chat_with_tools([tool], user_msg="How is it in Bonn?", tool_required=True)
         calls = llm.get_tool_calls_from_response(answer)
         self.assertEqual(calls[0].tool_name, "get_weather")

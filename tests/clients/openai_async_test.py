@@ -10,7 +10,8 @@ from typing import Literal
 import openai
 import pydantic
 
-from served import (API_KEY, BASE_URL, CITIES, FORMED_TOKENS, MODEL, PATIENCE_SECONDS, SIZES, TOOL)
+from served import (ANY_FORM, API_KEY, BASE_URL, CITIES, DRAWN, FORMED_TOKENS, MODEL,
+                    PATIENCE_SECONDS, SIZES, TOOL)
 
 QUESTION = [{"role": "user", "content": "Say something."}]
 
@@ -81,19 +82,20 @@ class Formed(Suite):
 
     async def asyncSetUp(self):
         try:
-            await self.chat(response_format={"type": "json_object"}, max_tokens=1)
+            await self.chat(extra_body=ANY_FORM)
         except openai.BadRequestError:
             self.skipTest("this build has no XGrammar")
 
     async def test_answers_are_parsed_into_types(self):
         answer = await self.client.chat.completions.parse(
-            model=MODEL, messages=QUESTION, response_format=Answer, max_tokens=FORMED_TOKENS)
+            model=MODEL, messages=QUESTION, response_format=Answer, max_tokens=FORMED_TOKENS,
+            **DRAWN)
         self.assertIsInstance(answer.choices[0].message.parsed, Answer)
 
     async def test_streams_are_parsed_into_types(self):
         async with self.client.chat.completions.stream(
                 model=MODEL, messages=QUESTION, response_format=Answer,
-                max_tokens=FORMED_TOKENS) as stream:
+                max_tokens=FORMED_TOKENS, **DRAWN) as stream:
             kinds = {event.type async for event in stream}
             final = await stream.get_final_completion()
         self.assertIn("content.done", kinds)
@@ -102,7 +104,7 @@ class Formed(Suite):
     async def test_calls_are_streamed(self):
         name, arguments, ids, reason = "", "", set(), None
         async for chunk in await self.chat(tools=[TOOL], tool_choice="required", stream=True,
-                                           max_tokens=FORMED_TOKENS, parallel_tool_calls=False):
+                                           max_tokens=FORMED_TOKENS, parallel_tool_calls=False, **DRAWN):
             choice = chunk.choices[0]
             reason = choice.finish_reason or reason
             for call in choice.delta.tool_calls or []:
@@ -115,7 +117,7 @@ class Formed(Suite):
 
     async def test_helper_gathers_streamed_calls(self):
         async with self.client.chat.completions.stream(
-                model=MODEL, messages=QUESTION, tools=[TOOL], max_tokens=FORMED_TOKENS,
+                model=MODEL, messages=QUESTION, tools=[TOOL], max_tokens=FORMED_TOKENS, **DRAWN,
                 tool_choice={"type": "function", "function": {"name": "get_weather"}}) as stream:
             events = [event async for event in stream]
             final = await stream.get_final_completion()

@@ -11,10 +11,15 @@ ROOT_URL = BASE_URL.removesuffix("/v1")
 MODEL = os.environ["CAUSEWAY_MODEL"]
 API_KEY = os.environ.get("CAUSEWAY_API_KEY") or "none"
 PATIENCE_SECONDS = 60
-# So that random models end what they say in a form within MAX_TOKENS.
+# So that random models end what they say in a form within FORMED_TOKENS: between the parts of JSON
+# they may write 32 spaces each time.
 SIZES = ("small", "large")
 CITIES = ("Bonn", "Oslo")
-FORMED_TOKENS = 400
+FORMED_TOKENS = 1500
+# The most probable token of a random model may be white space for ever.
+DRAWN = {"temperature": 1, "seed": 1}
+# A request with it is refused by a build that cannot have answers in a form.
+ANY_FORM = {"guided_regex": "a"}
 TOOL = {"type": "function", "function": {
     "name": "get_weather", "description": "The weather of a city",
     "parameters": {"type": "object", "properties": {"city": {"enum": list(CITIES)}},

@@ -90,9 +90,10 @@ void fuzz_target(std::string_view target) {
       CAUSEWAY_CHECK(target.ends_with(routed.query));
       CAUSEWAY_CHECK(!text::first_invalid_utf8(routed.model_name));
       bool flag = false;
+      fleet::SleepMode mode{};
       if (const auto error = parse_autoload_query(routed.query, flag)) check_error(*error);
       if (const auto error = parse_health_query(routed.query, flag)) check_error(*error);
-      if (const auto error = parse_sleep_query(routed.query, flag)) check_error(*error);
+      if (const auto error = parse_sleep_query(routed.query, flag, mode)) check_error(*error);
       if (const auto error = parse_wake_query(routed.query)) check_error(*error);
     }
   }

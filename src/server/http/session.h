@@ -5,7 +5,7 @@
 
 namespace causeway::server {
 
-// The coroutine of one connection. `context` and `worker` outlive it.
+// The coroutine of one connection, which `context` has counted. `context` and `worker` outlive it.
 asio::awaitable<void> run_session(ServerContext& context, Worker& worker, tcp::socket socket,
                                   Door door);
 
