@@ -48,11 +48,39 @@ Result<std::string> read_config_file(const std::filesystem::path& path) {
   return text;
 }
 
+Result<nlohmann::ordered_json> read_config(const std::filesystem::path& path) {
+  CAUSEWAY_ASSIGN(const std::string text, read_config_file(path));
+  std::string buffer;
+  auto config = nlohmann::ordered_json::parse(plain_json_numbers(text, buffer), nullptr,
+                                              /*allow_exceptions=*/false);
+  if (!config.is_object()) return corrupt(path.string() + " is not a JSON object");
+  return config;
+}
+
 Error no_template(const std::filesystem::path& directory) {
   return not_found(directory.string() +
                    " has no chat template (chat_template.jinja, or chat_template in "
                    "tokenizer_config.json): give the server one, or use completions");
 }
+
+// A conversation as Qwen v1 was trained on it, whose snapshots have no template but the code of
+// make_context(). Content may be a list of texts.
+constexpr const char* kQwenTemplate =
+    "{%- if not messages or messages[0].role != 'system' %}\n"
+    "{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>' }}\n"
+    "{%- endif %}\n"
+    "{%- for message in messages %}\n"
+    "{%- if not loop.first or message.role != 'system' %}{{- '\\n' }}{%- endif %}\n"
+    "{{- '<|im_start|>' + message.role + '\\n' }}\n"
+    "{%- if message.content is string %}\n"
+    "{{- message.content }}\n"
+    "{%- elif message.content %}\n"
+    "{%- for part in message.content %}{{- part.text }}{%- endfor %}\n"
+    "{%- endif %}\n"
+    "{{- '<|im_end|>' }}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}{{- '\\n<|im_start|>assistant\\n' }}{%- endif %}";
+constexpr std::string_view kQwenEnds[] = {"<|im_end|>", "<|im_start|>"};
 
 // The template in a parsed tokenizer_config.json.
 Result<std::string> template_in(const nlohmann::ordered_json& config,
@@ -77,12 +105,19 @@ Result<std::string> template_of_config(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "tokenizer_config.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return no_template(directory);
-  CAUSEWAY_ASSIGN(const std::string text, read_config_file(path));
-  std::string buffer;
-  const auto config = nlohmann::ordered_json::parse(plain_json_numbers(text, buffer), nullptr,
-                                                    /*allow_exceptions=*/false);
-  if (!config.is_object()) return corrupt(path.string() + " is not a JSON object");
+  CAUSEWAY_ASSIGN(const auto config, read_config(path));
   return template_in(config, directory);
+}
+
+// Whether the vocabulary is Qwen v1's, and nothing says that the model is none for chats.
+Result<bool> is_qwen_chat(const std::filesystem::path& directory) {
+  std::error_code error;
+  if (!std::filesystem::exists(directory / "qwen.tiktoken", error)) return false;
+  const std::filesystem::path path = directory / "generation_config.json";
+  if (!std::filesystem::exists(path, error)) return true;
+  CAUSEWAY_ASSIGN(const auto config, read_config(path));
+  const auto format = config.find("chat_format");
+  return format == config.end() || *format == "chatml";
 }
 
 }  // namespace
@@ -144,8 +179,16 @@ Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory) 
     CAUSEWAY_ASSIGN(std::string source, read_config_file(own));
     return ChatTemplate::compile(std::move(source)).with_context(own.string());
   }
-  CAUSEWAY_ASSIGN(std::string source, template_of_config(directory));
-  return ChatTemplate::compile(std::move(source))
+  auto source = template_of_config(directory);
+  if (!source.ok() && source.error().code == ErrorCode::kNotFound) {
+    CAUSEWAY_ASSIGN(const bool built_in, is_qwen_chat(directory));
+    if (!built_in) return source.error();
+    CAUSEWAY_ASSIGN(ChatTemplate made, ChatTemplate::compile(kQwenTemplate));
+    made.ends_ = kQwenEnds;
+    return made;
+  }
+  CAUSEWAY_ASSIGN(std::string found, std::move(source));
+  return ChatTemplate::compile(std::move(found))
       .with_context((directory / "tokenizer_config.json").string());
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -60,12 +61,17 @@ class ChatTemplate {
   Result<std::string> render(const ChatTemplateInput& input) const;
   // Its source reads `tools`: others leave them out without a word.
   bool takes_tools() const { return takes_tools_; }
+  // Special tokens that end a message, beside those that the model's files name. Of a template that
+  // is built in.
+  std::span<const std::string_view> ends() const { return ends_; }
   // By the marks in its source: how a model that it was made for writes calls.
   ToolCallFormat tool_calls() const { return tool_calls_; }
 
  private:
   explicit ChatTemplate(std::unique_ptr<const jinja::Template> compiled);
   std::unique_ptr<const jinja::Template> compiled_;
+  friend Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory);
+  std::span<const std::string_view> ends_;  // constants
   bool takes_tools_ = false;
   ToolCallFormat tool_calls_ = ToolCallFormat::kNone;
 };
@@ -77,6 +83,8 @@ Result<std::string> cut_behind_final_message(std::string rendered, std::string_v
 
 // Loads from a Hugging Face snapshot: chat_template.jinja wins, else "chat_template" of
 // tokenizer_config.json (a string, or a list of {name, template}, of which "default" is taken).
+// Qwen v1 publishes neither: beside qwen.tiktoken ChatML is built in, as its make_context() writes
+// it, unless generation_config.json says that the model is not for chats ("chat_format").
 // Errors: kNotFound when the model has no template; kIo, kCorrupt, kInvalidArgument naming the
 // file.
 Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory);

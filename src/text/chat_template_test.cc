@@ -70,6 +70,43 @@ TEST_F(ChatTemplateFiles, NoneIsNotFound) {
   EXPECT_THAT(rendered(), HasSubstr("has no chat template"));
 }
 
+// As make_context() of its publisher writes a conversation.
+TEST_F(ChatTemplateFiles, QwenVersion1SpeaksChatml) {
+  write("tokenizer_config.json", R"({"tokenizer_class": "QWenTokenizer"})");
+  EXPECT_EQ(load_error(), ErrorCode::kNotFound);
+  write("qwen.tiktoken", "");
+  const std::string asks = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+  const std::string system = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n";
+  EXPECT_EQ(rendered(), system + asks);
+  const auto loaded = load_chat_template(directory_);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_THAT(loaded->ends(), testing::ElementsAre("<|im_end|>", "<|im_start|>"));
+  EXPECT_FALSE(loaded->takes_tools());
+  const Json turns = Json::parse(R"([{"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "1 + 1?\n"}, {"role": "assistant", "content": "2"},
+    {"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]}])");
+  EXPECT_EQ(loaded->render({.messages = turns}).value(),
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1 + 1?\n<|im_end|>\n"
+            "<|im_start|>assistant\n2<|im_end|>\n" +
+                asks);
+  const Json silent = Json::parse(R"([{"role": "assistant", "content": null}])");
+  EXPECT_EQ(loaded->render({.messages = silent, .add_generation_prompt = false}).value(),
+            system + "<|im_start|>assistant\n<|im_end|>");
+  const Json answer = Json::parse(R"([{"role": "assistant", "content": "And"}])");
+  EXPECT_EQ(loaded->render({.messages = answer, .add_generation_prompt = false}).value(),
+            system + "<|im_start|>assistant\nAnd<|im_end|>");
+  // A model of another vocabulary, or with a template, has what its files say.
+  write("generation_config.json", R"({"chat_format": "raw"})");
+  EXPECT_EQ(load_error(), ErrorCode::kNotFound);
+  write("generation_config.json", R"({"chat_format": "chatml", "top_p": 0.8})");
+  EXPECT_EQ(rendered(), system + asks);
+  write("generation_config.json", "[");
+  EXPECT_EQ(load_error(), ErrorCode::kCorrupt);
+  write("chat_template.jinja", "own");
+  EXPECT_EQ(rendered(), "own");
+  EXPECT_TRUE(load_chat_template(directory_)->ends().empty());
+}
+
 TEST_F(ChatTemplateFiles, BrokenFilesAreNamed) {
   write("tokenizer_config.json", "{\"chat_template\": ");
   EXPECT_EQ(load_error(), ErrorCode::kCorrupt);
