@@ -33,6 +33,9 @@ constexpr std::int64_t kFrames = 2048;
 // bf16 keeps 8 bits, and the two sides round at different places.
 constexpr double kCosineMin = 0.999;  // of embeddings, in bf16 either way
 constexpr double kLogprobTolerance = 0.02;
+// Where norms multiply by 1 + weight, hence by about 1 instead of 0.09, logits and what rounding
+// makes of them are ten times as large.
+constexpr double kLogprobToleranceGemma = 10 * kLogprobTolerance;
 // Of the tokens compared, those where an answer parts from the other: a random model's two best are
 // within such an error at one token in a hundred, and a draw falls where rounding moved a boundary.
 // Who computes something else parts at the first.
@@ -203,10 +206,16 @@ double check_prompts(const request::Request& request, const Answer& w, const Ans
   return worst;
 }
 
+struct Compared {
+  std::string name;
+  double tolerance = kLogprobTolerance;  // of log-probabilities
+};
+
 // The answers agree as far as rounding lets them: log-probabilities are near as long as tokens are
 // equal, a greedy answer leaves the other's only where the two best are nearly tied, and few do.
 void check_near(const std::vector<request::Request>& requests, const TinyReport& want,
-                const TinyReport& got, const std::string& name, Report& report) {
+                const TinyReport& got, const Compared& compared, Report& report) {
+  const std::string& name = compared.name;
   report.check(want.broken.empty() && got.broken.empty(), name + ": " + want.broken + got.broken);
   std::int64_t diverged = 0, drawn = 0, tokens = 0;
   double worst = 0;
@@ -234,10 +243,10 @@ void check_near(const std::vector<request::Request>& requests, const TinyReport&
       continue;
     }
     const double apart = gap(request, w.tokens[equal], g.tokens[equal]);
-    report.check(apart <= kLogprobTolerance,
+    report.check(apart <= compared.tolerance,
                  who + " left the other's answer by " + std::to_string(apart));
   }
-  report.check(worst <= kLogprobTolerance, name + ": log-probabilities " + std::to_string(worst));
+  report.check(worst <= compared.tolerance, name + ": log-probabilities " + std::to_string(worst));
   report.check(
       static_cast<double>(diverged) <= kPartedMax * static_cast<double>(tokens + diverged),
       name + ": " + std::to_string(diverged) + " answers part in " + std::to_string(tokens));
@@ -270,12 +279,16 @@ void check_against_host(const char* name, model::Family family, device::Device& 
                         std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(family), device, seed, {.rows = 256, .slots = 128, .frames = 4096});
   Random random(seed);
+  const auto compared = [&](const char* how) {
+    const bool gemma = model::traits_of(family).gemma_norms;
+    return Compared{name + std::string(how), gemma ? kLogprobToleranceGemma : kLogprobTolerance};
+  };
   const auto requests = random_requests(
       {.count = 40, .stops = false, .edited = true, .narrow = true, .top_logprobs = 3}, random);
   TinyRun run = make_run(slices, kFrames);
   const TinyReport host = run_requests(run, slices.host(), requests);
-  check_near(requests, host, run_requests(run, slices.gpu(), requests),
-             std::string(name) + ", CPU and GPU", report);
+  check_near(requests, host, run_requests(run, slices.gpu(), requests), compared(", CPU and GPU"),
+             report);
   run.arrive_each_step = 4;
   run.options.frames = 12;
   run.options.schedule.tokens_per_step_max = 40;
@@ -283,10 +296,10 @@ void check_against_host(const char* name, model::Family family, device::Device& 
       {.count = 40, .output_max = 40, .edited = true, .narrow = true, .top_logprobs = 3}, random);
   const TinyReport want = run_requests(run, slices.host(), hard);
   const TinyReport two = run_requests(run, slices.gpu(), hard);
-  check_near(hard, want, two, std::string(name) + ", with little memory", report);
+  check_near(hard, want, two, compared(", with little memory"), report);
   run.options.steps_in_flight_max = 1;
   const TinyReport one = run_requests(run, slices.gpu(), hard);
-  check_near(hard, want, one, std::string(name) + ", and one step in flight", report);
+  check_near(hard, want, one, compared(", and one step in flight"), report);
   const auto told = random_requests({.count = 40,
                                      .stops = false,
                                      .narrow = true,
@@ -296,7 +309,7 @@ void check_against_host(const char* name, model::Family family, device::Device& 
                                     random);
   run = make_run(slices, kFrames);
   check_near(told, run_requests(run, slices.host(), told), run_requests(run, slices.gpu(), told),
-             std::string(name) + ", what is told of prompts", report);
+             compared(", what is told of prompts"), report);
   report.check(one.preemptions + two.preemptions > 0, std::string(name) + ": nobody was preempted");
 }
 
@@ -471,6 +484,9 @@ int run(std::uint64_t seed) {
   check_against_host("phi3", model::Family::kPhi3, *device, seed + 5, report);
   check_against_host("qwen2", model::Family::kQwen2, *device, seed + 4, report);
   check_against_host("mixtral", model::Family::kMixtral, *device, seed + 3, report);
+  check_against_host("qwen", model::Family::kQwen, *device, seed + 6, report);
+  check_against_host("gemma2", model::Family::kGemma2, *device, seed + 7, report);
+  check_against_host("gemma3", model::Family::kGemma3Text, *device, seed + 8, report);
   check_in_flight(*device, seed + 3, report);
   check_refusals(*device, seed + 4, report);
   measure_company(*device, seed + 5, report);
