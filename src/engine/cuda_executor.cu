@@ -206,7 +206,7 @@ Result<bool> CudaExecutor::State::load_kernels(ModelId model, const CudaModel& c
   if (std::exchange(warming, model) != model) warm_shapes = 0;
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(slice));
   const model::KvMemory kv{.base = frames.base, .layout = cuda_model.layout, .dtype = DType::kBF16};
-  const auto shapes = model::first_steps(workspace.limits().rows, buckets, config.sliding_window);
+  const auto shapes = model::first_steps(workspace.limits().rows, buckets, config.plain_context());
   for (; warm_shapes < shapes.size(); ++warm_shapes) {
     CAUSEWAY_ASSIGN(const bool loaded,
                     cuda_model.forward->load_kernels(shapes[warm_shapes], kv, stop, cuda()));
@@ -255,8 +255,8 @@ Status CudaExecutor::State::copy_tables(Flight& flight, std::int64_t elements,
 Status CudaExecutor::State::enqueue(const request::Batch& batch, weights::StepWeights weights,
                                     CudaModel& cuda_model) {
   Flight& flight = next();
-  const std::int64_t window = cuda_model.forward->config().sliding_window;
-  const model::StepShape shape = model::shape_of(batch, buckets, window);
+  const std::int64_t plain = cuda_model.forward->config().plain_context();
+  const model::StepShape shape = model::shape_of(batch, buckets, plain);
   CAUSEWAY_TRY(upload(batch, shape, flight));
   CAUSEWAY_TRY(flight.hidden.prepare(batch, cuda_model.forward->config().hidden));
   CAUSEWAY_TRY(stream->wait(*flight.uploaded));
@@ -320,8 +320,8 @@ Status CudaExecutor::State::begin_streamed(const request::Batch& batch,
   step.flight.abandoned.reset();
   step.weights = weights;
   step.forward = cuda_model.forward.get();
-  const std::int64_t window = cuda_model.forward->config().sliding_window;
-  const model::StepShape shape = model::shape_of(batch, buckets, window);
+  const std::int64_t plain = cuda_model.forward->config().plain_context();
+  const model::StepShape shape = model::shape_of(batch, buckets, plain);
   CAUSEWAY_TRY(upload(batch, shape, step.flight));
   CAUSEWAY_TRY(step.flight.hidden.prepare(batch, cuda_model.forward->config().hidden));
   step.tables_used = tables_used;

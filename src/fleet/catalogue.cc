@@ -40,6 +40,12 @@ fs::path hub_snapshot(const fs::path& folder) {
   return found.empty() ? fs::path() : *std::min_element(found.begin(), found.end());
 }
 
+void add_eos(std::vector<TokenId>& all, const std::vector<TokenId>& more) {
+  for (const TokenId token : more) {
+    if (std::find(all.begin(), all.end(), token) == all.end()) all.push_back(token);
+  }
+}
+
 void read_chat_template(const ModelSource& source, const EntryOptions& options,
                         CatalogueEntry& entry) {
   auto loaded = [&]() -> Result<text::ChatTemplate> {
@@ -51,6 +57,10 @@ void read_chat_template(const ModelSource& source, const EntryOptions& options,
   if (loaded.ok()) {
     entry.chat_template = std::move(loaded).value();
     entry.tool_calls = options.tool_calls.value_or(entry.chat_template->tool_calls());
+    // What ends a message in the template ends an answer.
+    for (const std::string_view end : entry.chat_template->ends()) {
+      if (const auto token = entry.tokenizer->find(end)) add_eos(entry.eos, {*token});
+    }
   } else if (loaded.error().code == ErrorCode::kNotFound && options.chat_template.empty()) {
     entry.chat_template_error =
         "its folder has no chat_template.jinja, and tokenizer_config.json no \"chat_template\"";
@@ -61,12 +71,6 @@ void read_chat_template(const ModelSource& source, const EntryOptions& options,
 
 std::string token_text(const text::Tokenizer& tokenizer, std::optional<TokenId> token) {
   return token ? std::string(tokenizer.token_bytes(*token)) : std::string();
-}
-
-void add_eos(std::vector<TokenId>& all, const std::vector<TokenId>& more) {
-  for (const TokenId token : more) {
-    if (std::find(all.begin(), all.end(), token) == all.end()) all.push_back(token);
-  }
 }
 
 }  // namespace
@@ -114,6 +118,7 @@ Result<std::unique_ptr<CatalogueEntry>> load_entry(ModelId id, const ModelSource
   entry->vocab = config.vocab;
   entry->hidden = config.hidden;
   entry->max_model_len = config.max_position;
+  entry->max_prompt = config.max_prompt;
   if (options.max_model_len > config.max_position) {
     return invalid_argument("a context of " + std::to_string(options.max_model_len.count) +
                             " tokens is more than the " +

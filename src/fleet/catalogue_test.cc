@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/testing/temporary_directory.h"
 #include "fleet/testing/snapshot.h"
 
@@ -110,6 +112,46 @@ TEST_F(LoadEntry, TheTemplateShowsHowCallsAreWritten) {
             text::ToolCallFormat::kMistral);
   write_file(folder_.path() / "chat_template.jinja", "plain");
   EXPECT_FALSE(load().value()->chat_template->takes_tools());
+}
+
+// The 256 bytes, as a file of ranks.
+std::string byte_ranks() {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    text += {kDigits[byte / 4], kDigits[byte % 4 * 16], '=', '=', ' '};
+    text += std::to_string(byte) + "\n";
+  }
+  return text;
+}
+
+TEST_F(LoadEntry, QwenVersion1) {
+  write_file(folder_.path() / "config.json",
+             R"({"architectures": ["QWenLMHeadModel"], "hidden_size": 32, "intermediate_size": 64,
+                 "num_hidden_layers": 2, "num_attention_heads": 4, "kv_channels": 8,
+                 "vocab_size": 512, "seq_length": 100, "max_position_embeddings": 400})");
+  fs::remove(folder_.path() / "tokenizer.json");
+  write_file(folder_.path() / "qwen.tiktoken", byte_ranks());
+  write_file(folder_.path() / "tokenizer_config.json", R"({"tokenizer_class": "QWenTokenizer"})");
+  write_file(folder_.path() / "generation_config.json",
+             R"({"chat_format": "chatml", "eos_token_id": 256, "top_k": 0, "top_p": 0.8})");
+  const auto entry = load().value();
+  EXPECT_EQ(entry->max_model_len, Tokens(400));
+  EXPECT_EQ(entry->max_prompt, Tokens(100));
+  // <|endoftext|>; and what ends a message, <|im_end|> and <|im_start|>.
+  EXPECT_THAT(entry->eos, ElementsAre(256, 258, 257));
+  ASSERT_TRUE(entry->chat_template.has_value()) << entry->chat_template_error;
+  const auto messages = nlohmann::ordered_json::parse(R"([{"role": "user", "content": "a"}])");
+  const std::string prompt = entry->chat_template->render({.messages = messages}).value();
+  const auto tokens = entry->tokenizer->encode(prompt, {.add_special_tokens = false}).value();
+  EXPECT_THAT(std::vector<TokenId>(tokens.end() - 20, tokens.end() - 11),
+              ElementsAre(257, 'u', 's', 'e', 'r', '\n', 'a', 258, '\n'));
+  EXPECT_EQ(tokens[tokens.size() - 11], 257);
+  write_file(folder_.path() / "generation_config.json", R"({"chat_format": "raw"})");
+  const auto base = load().value();
+  EXPECT_FALSE(base->chat_template.has_value());
+  EXPECT_THAT(base->eos, ElementsAre(256));
 }
 
 TEST_F(LoadEntry, BrokenTemplateIsReportedToChatRequestsOnly) {

@@ -42,6 +42,7 @@ struct CatalogueEntry {
   std::string name;
   std::int64_t created_unix_seconds = 0;
   Tokens max_model_len;
+  Tokens max_prompt{0};  // 0: a prompt may be as long as fits
   // Of the device for its weights, beyond which they are streamed; zero: no limit.
   Bytes max_resident = {};
   request::Slo slo;                        // of requests that name no targets

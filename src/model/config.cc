@@ -42,6 +42,15 @@ Result<Family> parse_family(const json& root) {
   return unsupported("architecture " + name + " is not served; served are: " + served);
 }
 
+// Of gate or up alone.
+std::int64_t read_intermediate(Fields& fields, const FamilyTraits& traits) {
+  const char* const name = "intermediate_size";
+  if (!traits.counts_gate_and_up) return fields.integer(name, kWidthMax);
+  const std::int64_t both = fields.integer(name, 2 * kWidthMax, {}, 2);
+  if (both % 2 != 0) fields.fail(name, "must be even: it counts gate and up together");
+  return both / 2;
+}
+
 void read_shape(Fields& fields, ModelConfig& config) {
   const FamilyTraits& traits = traits_of(config.family);
   config.hidden = fields.integer("hidden_size", kWidthMax);
@@ -55,7 +64,7 @@ void read_shape(Fields& fields, ModelConfig& config) {
   config.vocab = fields.integer("vocab_size", kVocabMax, absent(traits.vocab));
   const bool dense_layers = !traits.experts_only;
   if (dense_layers && (!traits.experts || fields.find("intermediate_size") != nullptr)) {
-    config.intermediate = fields.integer("intermediate_size", kWidthMax);
+    config.intermediate = read_intermediate(fields, traits);
   }
   // Published files leave it out where the family has one width of heads.
   std::optional<std::int64_t> head_dim_absent;
@@ -79,7 +88,7 @@ void read_numerics(Fields& fields, ModelConfig& config) {
   const FamilyTraits& traits = traits_of(config.family);
   config.norm_epsilon = fields.real("rms_norm_eps", traits.norm_epsilon, 0, 1);
   read_rope(fields, config);
-  const std::string dtype = fields.string("torch_dtype", fields.string("dtype", "float32"));
+  const std::string dtype = fields.string("torch_dtype", fields.string("dtype", traits.dtype));
   if (dtype == "bfloat16") {
     config.dtype = DType::kBF16;
   } else if (dtype == "float16") {
@@ -100,6 +109,7 @@ void read_switches(Fields& fields, ModelConfig& config) {
                        fields.boolean("attention_bias", false);
   config.attention_bias = config.output_bias || traits.attention_biases == AttentionBiases::kQkv;
   config.mlp_bias = traits.mlp_biases && fields.boolean("mlp_bias", false);
+  if (traits.no_bias) config.output_bias = config.mlp_bias = !fields.boolean("no_bias", true);
   if (fields.find("quantization_config") != nullptr) {
     fields.refuse("quantization_config", "is set; quantised checkpoints are not served");
   }
@@ -215,6 +225,12 @@ Status unfold(const char* nested, json& root) {
 
 }  // namespace
 
+float ModelConfig::query_factor(std::int64_t position) const {
+  if (logn_context == 0 || position < logn_context) return 1;
+  return static_cast<float>(std::log(static_cast<double>(position + 1)) /
+                            std::log(static_cast<double>(logn_context)));
+}
+
 float ModelConfig::embedding_scale() const {
   if (!scaled_embedding) return 1;
   const auto root = static_cast<float>(std::sqrt(static_cast<double>(hidden)));
@@ -231,7 +247,7 @@ Result<ModelConfig> parse_config(std::string_view text) {
   ModelConfig config;
   CAUSEWAY_ASSIGN(config.family, parse_family(root));
   if (const char* nested = traits_of(config.family).nested) CAUSEWAY_TRY(unfold(nested, root));
-  Fields fields(root, "");
+  Fields fields(root, "", traits_of(config.family).field_names);
   read_shape(fields, config);
   read_numerics(fields, config);
   read_switches(fields, config);

@@ -2,6 +2,7 @@
 // description serves all families: what a family has or lacks is data here, not a subclass.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -43,6 +44,11 @@ struct ModelConfig {
   // A token sees itself and so many less one in front of it, in layers that are not global. Smaller
   // than max_position, or kNoWindow.
   std::int64_t sliding_window = kNoWindow;
+  // Not 0: logn attention. A query at position p beyond it (p ≥ logn_context) is multiplied by
+  // log(p + 1) / log(logn_context).
+  std::int64_t logn_context = 0;
+  // Not 0: the longest prompt; what is generated behind it may go on to max_position.
+  Tokens max_prompt{0};
   // By layer, again and again: attention has no window. Empty: all are alike.
   std::vector<bool> global_layers = {};
   double norm_epsilon = 1e-5;
@@ -73,10 +79,19 @@ struct ModelConfig {
     return !global_layers.empty() &&
            !global_layers[static_cast<std::size_t>(layer) % global_layers.size()];
   }
-  bool has_window(std::int64_t layer) const { return global_layers.empty() || is_local(layer); }
+  bool has_window(std::int64_t layer) const {
+    return sliding_window != kNoWindow && (global_layers.empty() || is_local(layer));
+  }
   std::int64_t window_of(std::int64_t layer) const {
     return has_window(layer) ? sliding_window : kNoWindow;
   }
+  // Sequences of at most so many tokens are computed as if there were neither a window nor logn
+  // attention.
+  std::int64_t plain_context() const {
+    return logn_context > 0 ? std::min(sliding_window, logn_context) : sliding_window;
+  }
+  // By which the query at a position is multiplied.
+  float query_factor(std::int64_t position) const;
   // By which embeddings are multiplied: 1, or the root of `hidden`, rounded to `dtype`.
   float embedding_scale() const;
   bool partly_rotated() const { return rotary_dim > 0 && rotary_dim < head_dim; }

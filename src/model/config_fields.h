@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "base/result.h"
+#include "model/families.h"
 #include "weights/checked_json.h"
 
 namespace causeway::model {
@@ -21,11 +23,12 @@ inline constexpr std::int64_t kPositionsMax = std::numeric_limits<std::int32_t>:
 // harmless values, so that a caller checks once. A member that is null counts as absent.
 class Fields {
  public:
-  Fields(const nlohmann::json& object, std::string prefix)
-      : object_(object), prefix_(std::move(prefix)) {}
+  // `names`: how the object calls members that are asked for by their common names.
+  Fields(const nlohmann::json& object, std::string prefix, std::span<const FieldName> names = {})
+      : object_(object), prefix_(std::move(prefix)), names_(names) {}
 
   const nlohmann::json* find(const char* name) const {
-    const auto found = object_.find(name);
+    const auto found = object_.find(own_name(name));
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
 
@@ -98,10 +101,10 @@ class Fields {
   }
 
   void fail(const char* name, const std::string& what) {
-    if (!error_) error_ = corrupt("\"" + prefix_ + name + "\" " + what);
+    if (!error_) error_ = corrupt("\"" + prefix_ + own_name(name) + "\" " + what);
   }
   void refuse(const char* name, const std::string& what) {
-    if (!error_) error_ = unsupported("\"" + prefix_ + name + "\" " + what);
+    if (!error_) error_ = unsupported("\"" + prefix_ + own_name(name) + "\" " + what);
   }
   Status status() const {
     if (error_) return *error_;
@@ -109,8 +112,20 @@ class Fields {
   }
 
  private:
+  // Of several the first that is there, else the first.
+  const char* own_name(const char* name) const {
+    const char* first = nullptr;
+    for (const FieldName& field : names_) {
+      if (field.common != name) continue;
+      if (object_.contains(field.own)) return field.own;
+      if (first == nullptr) first = field.own;
+    }
+    return first != nullptr ? first : name;
+  }
+
   const nlohmann::json& object_;
   std::string prefix_;
+  std::span<const FieldName> names_;
   std::optional<Error> error_;
 };
 

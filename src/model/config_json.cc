@@ -1,4 +1,5 @@
 // The other way of parse_config(): what a ModelConfig says, as the config.json of its family.
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -79,6 +80,26 @@ void add_gemma(const ModelConfig& config, ordered_json& root) {
   }
 }
 
+void add_logn(const ModelConfig& config, ordered_json& root) {
+  const std::int64_t longest = config.max_position.count;
+  const bool logn = config.logn_context > 0 && config.logn_context < longest;
+  const bool dynamic = config.max_prompt > Tokens(0) && config.max_prompt < config.max_position;
+  root["seq_length"] = logn ? config.logn_context : dynamic ? config.max_prompt.count : longest;
+  root["use_logn_attn"] = logn;
+  root["use_dynamic_ntk"] = dynamic;
+}
+
+// Members under the family's own names.
+ordered_json renamed(const ordered_json& root, const FamilyTraits& traits) {
+  ordered_json out;
+  for (const auto& [name, value] : root.items()) {
+    const auto own = std::find_if(traits.field_names.begin(), traits.field_names.end(),
+                                  [&](const FieldName& field) { return field.common == name; });
+    out[own == traits.field_names.end() ? name : own->own] = value;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string config_json(const ModelConfig& config) {
@@ -87,7 +108,8 @@ std::string config_json(const ModelConfig& config) {
   root["architectures"] = {traits.architecture};
   root["model_type"] = traits.model_type;
   root["hidden_size"] = config.hidden;
-  if (config.intermediate > 0) root["intermediate_size"] = config.intermediate;
+  const std::int64_t times = traits.counts_gate_and_up ? 2 : 1;
+  if (config.intermediate > 0) root["intermediate_size"] = times * config.intermediate;
   root["num_hidden_layers"] = config.layers;
   root["num_attention_heads"] = config.heads;
   root["num_key_value_heads"] = config.kv_heads;
@@ -104,6 +126,8 @@ std::string config_json(const ModelConfig& config) {
     root["attention_bias"] = config.attention_bias;
   }
   if (traits.mlp_biases) root["mlp_bias"] = config.mlp_bias;
+  if (traits.no_bias) root["no_bias"] = !config.output_bias;
+  if (traits.logn) add_logn(config, root);
   if (traits.windows) {
     root["sliding_window"] = nullptr;
     if (config.sliding_window != kNoWindow) root["sliding_window"] = config.sliding_window;
@@ -115,7 +139,7 @@ std::string config_json(const ModelConfig& config) {
   if (config.bos) root["bos_token_id"] = *config.bos;
   root["eos_token_id"] = config.eos;
   root["torch_dtype"] = torch_name_of(config.dtype);
-  if (traits.nested == nullptr) return root.dump(2) + "\n";
+  if (traits.nested == nullptr) return renamed(root, traits).dump(2) + "\n";
   ordered_json outside;
   for (const char* name : {"architectures", "model_type", "torch_dtype"}) {
     outside[name] = root[name];

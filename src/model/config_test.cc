@@ -209,6 +209,94 @@ TEST(Config, MistralHasAWindow) {
   EXPECT_FALSE(parse_config(with(mistral, "attention_bias", true).dump())->attention_bias);
 }
 
+json qwen() {
+  return json::parse(R"({"architectures": ["QWenLMHeadModel"], "bf16": false, "fp16": false,
+    "hidden_size": 64, "intermediate_size": 344, "kv_channels": 8, "layer_norm_epsilon": 1e-06,
+    "max_position_embeddings": 32768, "no_bias": true, "num_attention_heads": 8,
+    "num_hidden_layers": 5, "rotary_emb_base": 20000, "rotary_pct": 1.0,
+    "scale_attn_weights": true, "seq_length": 8192, "tokenizer_class": "QWenTokenizer",
+    "use_cache": true, "use_dynamic_ntk": true, "use_flash_attn": "auto", "use_logn_attn": true,
+    "vocab_size": 151936})");
+}
+
+TEST(Config, QwenHasNamesOfItsOwn) {
+  const auto config = parse_config(qwen().dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->family, Family::kQwen);
+  EXPECT_EQ(config->intermediate, 172);  // the file counts gate and up together
+  EXPECT_EQ(config->kv_heads, 8);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->rope_theta, 20000);
+  EXPECT_EQ(config->norm_epsilon, 1e-6);
+  EXPECT_EQ(config->dtype, DType::kBF16);
+  EXPECT_TRUE(config->attention_bias);
+  EXPECT_FALSE(config->output_bias || config->mlp_bias || config->tied_embeddings);
+  const auto biases = parse_config(with(qwen(), "no_bias", false).dump());
+  EXPECT_TRUE(biases->attention_bias && biases->output_bias && biases->mlp_bias);
+  for (const auto& written : {*config, *biases}) {
+    const json text = json::parse(config_json(written));
+    EXPECT_EQ(text["intermediate_size"], 344);
+    EXPECT_EQ(text["kv_channels"], 8);
+    EXPECT_FALSE(text.contains("rope_theta") || text.contains("rms_norm_eps"));
+    const auto again = parse_config(text.dump());
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(config_json(*again), config_json(written));
+  }
+  EXPECT_EQ(parse_config(with(qwen(), "rotary_pct", 0.5).dump())->rotated_dim(), 4);
+  // Errors name the fields as the file does.
+  expect_error(with(qwen(), "kv_channels", 7).dump(), ErrorCode::kCorrupt, "kv_channels");
+  expect_error(with(qwen(), "rotary_emb_base", -1).dump(), ErrorCode::kCorrupt, "rotary_emb_base");
+  expect_error(with(qwen(), "layer_norm_epsilon", 2).dump(), ErrorCode::kCorrupt,
+               "layer_norm_epsilon");
+  expect_error(with(qwen(), "intermediate_size", 345).dump(), ErrorCode::kCorrupt,
+               "intermediate_size");
+  expect_error(without(qwen(), "hidden_size").dump(), ErrorCode::kCorrupt, "hidden_size");
+  expect_error(without(qwen(), "seq_length").dump(), ErrorCode::kCorrupt, "seq_length");
+  expect_error(with(qwen(), "seq_length", 1).dump(), ErrorCode::kCorrupt, "seq_length");
+}
+
+TEST(Config, QwenBeyondTheContextOfItsTraining) {
+  const auto config = parse_config(qwen().dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->max_position, Tokens(32768));
+  EXPECT_EQ(config->logn_context, 8192);
+  EXPECT_EQ(config->max_prompt, Tokens(8192));
+  EXPECT_EQ(config->plain_context(), 8192);
+  EXPECT_EQ(config->query_factor(0), 1);
+  EXPECT_EQ(config->query_factor(8191), 1);
+  EXPECT_GT(config->query_factor(8192), 1);
+  EXPECT_FLOAT_EQ(config->query_factor(32767), 15.0f / 13);  // log 2^15 ÷ log 2^13
+  const auto fixed = parse_config(with(qwen(), "use_dynamic_ntk", false).dump());
+  EXPECT_EQ(fixed->max_prompt, Tokens(0));
+  EXPECT_EQ(fixed->logn_context, 8192);
+  const auto plain = parse_config(with(qwen(), "use_logn_attn", false).dump());
+  EXPECT_EQ(plain->max_prompt, Tokens(8192));
+  EXPECT_EQ(plain->plain_context(), kNoWindow);
+  EXPECT_EQ(plain->query_factor(32767), 1);
+  // Nothing is beyond where the context of training is the longest.
+  const auto whole = parse_config(with(qwen(), "seq_length", 40000).dump());
+  EXPECT_EQ(whole->max_position, Tokens(40000));
+  EXPECT_EQ(whole->logn_context + whole->max_prompt.count, 0);
+  for (const auto& written : {*config, *fixed, *plain, *whole}) {
+    const auto again = parse_config(config_json(written));
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(again->max_position, written.max_position);
+    EXPECT_EQ(again->logn_context, written.logn_context);
+    EXPECT_EQ(again->max_prompt, written.max_prompt);
+  }
+}
+
+TEST(Config, QwenComputesNothingThatIsNotServed) {
+  for (const char* name : {"apply_residual_connection_post_layernorm", "use_cache_quantization"}) {
+    EXPECT_TRUE(parse_config(with(qwen(), name, false).dump()).ok());
+    expect_error(with(qwen(), name, true).dump(), ErrorCode::kUnsupported, name);
+  }
+  expect_error(with(qwen(), "scale_attn_weights", false).dump(), ErrorCode::kUnsupported,
+               "scale_attn_weights");
+  expect_error(with(qwen(), "pos_emb", "learned").dump(), ErrorCode::kUnsupported, "pos_emb");
+  expect_error(with(qwen(), "visual", json::object()).dump(), ErrorCode::kUnsupported, "visual");
+}
+
 json gemma(const char* architecture) {
   json config = with(llama(), "architectures", {architecture});
   config["sliding_window"] = 512;

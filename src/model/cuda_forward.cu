@@ -153,7 +153,7 @@ class CudaForward::State {
   }
   // Of steps of as many rows: which kernels attention takes.
   static std::int64_t kind_of(const StepShape& shape) {
-    return (shape.windowed ? 2 : 0) + (shape.small_batch ? 1 : 0);
+    return (shape.long_context ? 2 : 0) + (shape.small_batch ? 1 : 0);
   }
 
   Status check_limits(const StepShape& shape) const {

@@ -221,7 +221,7 @@ class Pair {
 
   Errors step(const request::Batch& batch) {
     constexpr std::int64_t kBuckets[] = {1, 2, 4, 8, 24, 40, 112, 128, kSequences};
-    StepShape shape = shape_of(batch, kBuckets, config_.sliding_window);
+    StepShape shape = shape_of(batch, kBuckets, config_.plain_context());
     // Every other step of a small batch as if it were larger: both ways have graphs, in turns.
     shape.small_batch = shape.small_batch && ++small_batches_ % 2 == 1;
     std::vector<std::int32_t> tables(static_cast<std::size_t>(
@@ -311,6 +311,7 @@ struct Case {
   Steps steps = Steps::kWhole;
   std::int64_t window = kNoWindow;
   std::int64_t rotary_dim = 0;
+  std::int64_t logn_context = 0;
 };
 
 ModelConfig config_of(const Case& c) {
@@ -326,6 +327,7 @@ ModelConfig config_of(const Case& c) {
   if (config.moe) config.moe->dense_layers = c.dense;
   config.sliding_window = c.window;
   config.rotary_dim = c.rotary_dim;
+  config.logn_context = c.logn_context;
   return config;
 }
 
@@ -403,8 +405,8 @@ std::vector<Case> cases_at_home() {
            .steps = Steps::kAtHome}};
 }
 
-// Steps with and without a sequence beyond the window take turns. Heads that each of attention's
-// kernels serves.
+// Steps with and without a sequence beyond the window, or logn attention's context, take turns.
+// Heads that each of attention's kernels serves.
 std::vector<Case> cases_of_windows() {
   return {{"mistral, 8/2 heads of 128", Family::kMistral, 8, 2, 128, false, false},
           {.name = "mistral, 8/2 heads of 64, a window of 50",
@@ -424,7 +426,20 @@ std::vector<Case> cases_of_windows() {
            .heads = 4,
            .kv_heads = 2,
            .head_dim = 80,
-           .window = 33}};
+           .window = 33},
+          {.name = "qwen, 4/4 heads of 128, logn attention beyond 50",
+           .family = Family::kQwen,
+           .heads = 4,
+           .kv_heads = 4,
+           .head_dim = 128,
+           .logn_context = 50},
+          {.name = "qwen, 4/4 heads of 80, biases, logn attention beyond 7",
+           .family = Family::kQwen,
+           .heads = 4,
+           .kv_heads = 4,
+           .head_dim = 80,
+           .bias = true,
+           .logn_context = 7}};
 }
 
 // Norms behind sublayers, soft caps, windows and RoPE by layer; heads that FlashInfer decodes, and

@@ -135,11 +135,12 @@ class Loop {
   }
 
   Status operator()(const step::Prepare& i) const {
-    return kernels::attention::prepare(prepare_params(i.layer, i.first, i.local_rope), stream_);
+    return kernels::attention::prepare(
+        prepare_params(i.layer, i.first, i.local_rope, i.scaled_queries), stream_);
   }
 
   Status operator()(const step::Attention& i) const {
-    const auto fused_prepare = prepare_params(i.layer, shape_.decode, i.local_rope);
+    const auto fused_prepare = prepare_params(i.layer, shape_.decode, i.local_rope, false);
     return kernels::attention::run(attention_params(i, i.fused_prepare ? &fused_prepare : nullptr),
                                    stream_);
   }
@@ -267,7 +268,7 @@ class Loop {
   }
 
   kernels::attention::PrepareCuda prepare_params(std::int64_t layer, std::int64_t first,
-                                                 bool local_rope) const {
+                                                 bool local_rope, bool scaled_queries) const {
     const LayerWeights& w = layer_of(layer);
     return {.kv = paged(layer),
             .heads = heads(),
@@ -284,7 +285,8 @@ class Loop {
             .q_norm = w.q_norm.data,
             .k_norm = w.k_norm.data,
             .epsilon = epsilon(),
-            .norm_offset = norm_offset()};
+            .norm_offset = norm_offset(),
+            .logn_context = scaled_queries ? c_.logn_context : 0};
   }
 
   kernels::attention::ParamsCuda attention_params(

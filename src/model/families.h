@@ -19,6 +19,7 @@ enum class Family {
   kMistral,
   kMixtral,
   kPhi3,
+  kQwen,
   kQwen2,
   kQwen3,
   kQwen3Moe
@@ -30,6 +31,30 @@ struct ExpertNames {
   std::string_view gate, up, down;
   const char* count;         // of experts
   const char* intermediate;  // of one expert
+};
+
+// How the checkpoint calls a tensor, without ".weight" or ".bias". Those of a layer stand behind
+// `layers`, its number and a dot; `qkv` and `gate_up` where they are one tensor.
+struct TensorNames {
+  std::string_view embedding = "model.embed_tokens";
+  std::string_view layers = "model.layers.";
+  std::string_view norm = "model.norm";  // the last
+  std::string_view input_norm = "input_layernorm";
+  std::string_view post_norm = "post_attention_layernorm";
+  std::string_view attention = "self_attn.";  // in front of q_proj, k_proj, v_proj, q_norm, k_norm
+  std::string_view qkv = "self_attn.qkv_proj";
+  std::string_view o = "self_attn.o_proj";
+  std::string_view gate = "mlp.gate_proj";
+  std::string_view up = "mlp.up_proj";
+  std::string_view gate_up = "mlp.gate_up_proj";
+  std::string_view down = "mlp.down_proj";
+};
+
+// A field of config.json under the name that most families have for it, and under this one's. Of
+// several the first that is there counts.
+struct FieldName {
+  std::string_view common;
+  const char* own;
 };
 
 enum class AttentionBiases : std::uint8_t {
@@ -66,8 +91,16 @@ struct FamilyTraits {
   // Not 0: RoPE of layers with a window has the base "rope_local_base_freq", by default this one,
   // and is not scaled.
   double local_rope_theta = 0;
-  // The checkpoint has one tensor each for q, k and v, and for gate and up.
-  bool fused = false;
+  // The checkpoint has one tensor for q, k and v; and one for gate and up.
+  bool fused_qkv = false, fused_gate_up = false;
+  TensorNames names = {};
+  std::span<const FieldName> field_names = {};  // those that differ
+  // "intermediate_size" counts gate and up together, and all products but the head have biases
+  // where "no_bias" is false.
+  bool counts_gate_and_up = false, no_bias = false;
+  // "seq_length" is the context of training. What it means beyond: "use_logn_attn",
+  // "use_dynamic_ntk".
+  bool logn = false;
   // Norms multiply by 1 + weight, what attention and the MLP give is normalised before it is added,
   // embeddings are multiplied by the root of their width, scores divided by that of
   // "query_pre_attn_scalar".
@@ -77,7 +110,8 @@ struct FamilyTraits {
   // The MLP's activation, by which name config.json has it and where it is left out.
   const char* activation_name = "hidden_act";
   kernels::activation::Gate activation = kernels::activation::Gate::kSilu;
-  bool tied = false;  // the head is the embedding unless config.json says otherwise
+  const char* dtype = "float32";  // "torch_dtype"
+  bool tied = false;              // the head is the embedding unless config.json says otherwise
   // Layers of experts; nothing: there are none.
   std::optional<ExpertNames> experts = {};
   // Every layer is sparse and the chosen experts' weights sum to 1, whatever config.json says.

@@ -11,17 +11,17 @@ namespace {
 constexpr std::int64_t kPromptLeast = 16;  // shorter ones take the kernels of single tokens
 constexpr std::int64_t kChunk = 128;       // of a prompt beside single tokens
 
-StepShape decode_of(std::int64_t slots, bool small_batch, bool windowed) {
+StepShape decode_of(std::int64_t slots, bool small_batch, bool long_context) {
   return {.rows = slots,
           .slots = slots,
           .decode = slots,
           .sampled = slots,
           .small_batch = small_batch,
-          .windowed = windowed};
+          .long_context = long_context};
 }
 
-StepShape prompt_of(std::int64_t rows, bool windowed) {
-  return {.rows = rows, .slots = 1, .sampled = 1, .windowed = windowed};
+StepShape prompt_of(std::int64_t rows, bool long_context) {
+  return {.rows = rows, .slots = 1, .sampled = 1, .long_context = long_context};
 }
 
 auto numbers_of(const MoeConfig& moe) {
@@ -36,18 +36,19 @@ bool same_experts(const ModelConfig& a, const ModelConfig& b) {
 
 // Sizes, and what a layer is made of. Numbers that kernels are given as arguments are left out.
 auto form_of(const ModelConfig& c) {
-  return std::tuple(std::tie(c.hidden, c.intermediate, c.layers, c.heads, c.kv_heads, c.head_dim,
-                             c.vocab, c.sliding_window, c.global_layers, c.rotary_dim),
-                    std::tuple(c.local_rope_theta.has_value(), c.attention_cap > 0, c.logit_cap > 0,
-                               c.activation),
-                    std::tie(c.tied_embeddings, c.qk_norm, c.attention_bias, c.output_bias,
-                             c.mlp_bias, c.norm_offset, c.output_norms));
+  return std::tuple(
+      std::tie(c.hidden, c.intermediate, c.layers, c.heads, c.kv_heads, c.head_dim, c.vocab,
+               c.sliding_window, c.logn_context, c.global_layers, c.rotary_dim),
+      std::tuple(c.local_rope_theta.has_value(), c.attention_cap > 0, c.logit_cap > 0,
+                 c.activation),
+      std::tie(c.tied_embeddings, c.qk_norm, c.attention_bias, c.output_bias, c.mlp_bias,
+               c.norm_offset, c.output_norms));
 }
 
 }  // namespace
 
 std::vector<StepShape> first_steps(std::int64_t rows, std::span<const std::int64_t> buckets,
-                                   std::int64_t window) {
+                                   std::int64_t plain_context) {
   using kernels::attention::kSmallBatchSequences;
   std::vector<StepShape> shapes;
   const auto decode = [&](std::int64_t slots) {
@@ -55,7 +56,7 @@ std::vector<StepShape> first_steps(std::int64_t rows, std::span<const std::int64
     shapes.push_back(decode_of(slots, false, false));
   };
   const auto prompt = [&](std::int64_t tokens) {
-    shapes.push_back(prompt_of(tokens, tokens > window));
+    shapes.push_back(prompt_of(tokens, tokens > plain_context));
   };
   if (!buckets.empty()) decode(buckets.front());
   for (std::int64_t tokens = kPromptLeast; tokens < rows; tokens *= 2) prompt(tokens);
@@ -69,7 +70,7 @@ std::vector<StepShape> first_steps(std::int64_t rows, std::span<const std::int64
   for (const std::int64_t slots : buckets) {
     if (slots != buckets.front()) decode(slots);
   }
-  if (window != kNoWindow && !buckets.empty()) {
+  if (plain_context != kNoWindow && !buckets.empty()) {
     shapes.push_back(decode_of(buckets.front(), false, true));
   }
   return shapes;

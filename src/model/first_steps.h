@@ -13,10 +13,10 @@ namespace causeway::model {
 
 // Shapes among whose kernels are those of nearly every step: of prompts, doubling up to `rows`; of
 // single tokens, a shape a bucket (decode_buckets()); of both together. In the order in which they
-// are likely to come first. `window`: the model's (ModelConfig::sliding_window). Where kernels
+// are likely to come first. `plain_context`: ModelConfig::plain_context(). Where kernels
 // change between two sizes of prompts, a third may be left out.
 std::vector<StepShape> first_steps(std::int64_t rows, std::span<const std::int64_t> buckets,
-                                   std::int64_t window);
+                                   std::int64_t plain_context);
 
 // Whether steps of the same shape take the same kernels for both.
 bool same_kernels(const ModelConfig& a, const ModelConfig& b);

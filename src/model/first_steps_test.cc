@@ -63,7 +63,7 @@ TEST(FirstSteps, KeepWithinTheWorkspace) {
 
 TEST(FirstSteps, LookAtTheWindowOnlyWhereThereIsOne) {
   const auto buckets = decode_buckets(8);
-  const auto windowed = [](const StepShape& shape) { return shape.windowed; };
+  const auto windowed = [](const StepShape& shape) { return shape.long_context; };
   const auto without = first_steps(256, buckets, kNoWindow);
   EXPECT_TRUE(std::none_of(without.begin(), without.end(), windowed));
   const auto with = first_steps(256, buckets, 100);

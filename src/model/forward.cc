@@ -240,6 +240,18 @@ class HostForward::State {
     add(added_.data(), tokens_ * config_.hidden, x_.data());
   }
 
+  // Logn attention: of tokens beyond the context queries are multiplied.
+  void scale_queries() {
+    kernels::parallel_ranges(tokens_, 64, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const float factor = config_.query_factor(positions_[static_cast<std::size_t>(t)]);
+        if (factor == 1) continue;
+        float* const q = qkv_.data() + t * qkv_size();
+        for (std::int64_t i = 0; i < q_size(); ++i) q[i] *= factor;
+      }
+    });
+  }
+
   // x += o(attention(rope(qkv(norm(x)))))
   void attend(const LayerWeights& w, std::int64_t layer, const kernels::attention::PagedKv& kv) {
     norm(x_.data(), tokens_, w.input_norm, normed_.data());
@@ -254,6 +266,7 @@ class HostForward::State {
                         .table = is_local ? local_rope_.data() : rope_.data(),
                         .x = qkv,
                         .x_stride = qkv_size()});
+    if (config_.logn_context > 0) scale_queries();
     const kernels::attention::Heads heads{config_.heads, config_.kv_heads, config_.head_dim};
     kernels::attention::write_kv({.kv = kv,
                                   .heads = heads,

@@ -49,17 +49,17 @@ void add_rotated(const ModelConfig& c, const SourceTensor& whole, std::int64_t h
 }
 
 // Rows of q, k and v: of `part`.weight or .bias.
-PlannedTensor plan_qkv(const ModelConfig& c, const std::string& name, const std::string& base,
+PlannedTensor plan_qkv(const ModelConfig& c, const std::string& name, const std::string& layer,
                        const std::string& part, std::int64_t cols) {
   const std::int64_t q = query_rows(c), kv = key_rows(c), all = q + 2 * kv;
-  const bool fused = traits_of(c.family).fused;
+  const FamilyTraits& traits = traits_of(c.family);
+  const std::string together = layer + std::string(traits.names.qkv) + part;
+  const std::string base = layer + std::string(traits.names.attention);
   PlannedTensor tensor{name, {}};
-  if (fused && !c.partly_rotated()) {
-    return one(name, base + "qkv_proj" + part, all, cols);
-  }
+  if (traits.fused_qkv && !c.partly_rotated()) return one(name, together, all, cols);
   const auto source = [&](const char* own, std::int64_t rows, std::int64_t first) {
-    return fused ? SourceTensor{base + "qkv_proj" + part, rows, cols, all, first}
-                 : SourceTensor{base + own + part, rows, cols};
+    return traits.fused_qkv ? SourceTensor{together, rows, cols, all, first}
+                            : SourceTensor{base + own + part, rows, cols};
   };
   add_rotated(c, source("q_proj", q, 0), c.heads, tensor.sources);
   add_rotated(c, source("k_proj", kv, q), c.kv_heads, tensor.sources);
@@ -76,35 +76,38 @@ PlannedTensor plan_head_norm(const ModelConfig& c, const char* name, const std::
 }
 
 void plan_attention(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
-  const std::string base = layer + "self_attn.";
-  const std::int64_t q = query_rows(c);
-  group.tensors.push_back(plan_qkv(c, "qkv", base, ".weight", c.hidden));
-  if (c.attention_bias) group.tensors.push_back(plan_qkv(c, "qkv_bias", base, ".bias", 1));
+  const TensorNames& names = traits_of(c.family).names;
+  const std::string base = layer + std::string(names.attention);
+  const std::string o = layer + std::string(names.o);
+  group.tensors.push_back(plan_qkv(c, "qkv", layer, ".weight", c.hidden));
+  if (c.attention_bias) group.tensors.push_back(plan_qkv(c, "qkv_bias", layer, ".bias", 1));
   if (c.qk_norm) {
     group.tensors.push_back(plan_head_norm(c, "q_norm", base));
     group.tensors.push_back(plan_head_norm(c, "k_norm", base));
   }
-  group.tensors.push_back(one("o", base + "o_proj.weight", c.hidden, q));
-  if (c.output_bias) group.tensors.push_back(one("o_bias", base + "o_proj.bias", c.hidden, 1));
+  group.tensors.push_back(one("o", o + ".weight", c.hidden, query_rows(c)));
+  if (c.output_bias) group.tensors.push_back(one("o_bias", o + ".bias", c.hidden, 1));
 }
 
 void plan_dense_mlp(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
-  const std::string base = layer + "mlp.";
-  if (traits_of(c.family).fused) {
+  const FamilyTraits& traits = traits_of(c.family);
+  const auto named = [&](std::string_view name) { return layer + std::string(name); };
+  const std::string gate = named(traits.names.gate), up = named(traits.names.up);
+  const std::string down = named(traits.names.down);
+  if (traits.fused_gate_up) {
     group.tensors.push_back(
-        one("gate_up", base + "gate_up_proj.weight", 2 * c.intermediate, c.hidden));
+        one("gate_up", named(traits.names.gate_up) + ".weight", 2 * c.intermediate, c.hidden));
   } else {
     group.tensors.push_back({"gate_up",
-                             {{base + "gate_proj.weight", c.intermediate, c.hidden},
-                              {base + "up_proj.weight", c.intermediate, c.hidden}}});
+                             {{gate + ".weight", c.intermediate, c.hidden},
+                              {up + ".weight", c.intermediate, c.hidden}}});
   }
   if (c.mlp_bias) {
-    group.tensors.push_back({"gate_up_bias",
-                             {{base + "gate_proj.bias", c.intermediate, 1},
-                              {base + "up_proj.bias", c.intermediate, 1}}});
+    group.tensors.push_back(
+        {"gate_up_bias", {{gate + ".bias", c.intermediate, 1}, {up + ".bias", c.intermediate, 1}}});
   }
-  group.tensors.push_back(one("down", base + "down_proj.weight", c.hidden, c.intermediate));
-  if (c.mlp_bias) group.tensors.push_back(one("down_bias", base + "down_proj.bias", c.hidden, 1));
+  group.tensors.push_back(one("down", down + ".weight", c.hidden, c.intermediate));
+  if (c.mlp_bias) group.tensors.push_back(one("down_bias", down + ".bias", c.hidden, 1));
 }
 
 void plan_sparse_mlp(const ModelConfig& c, const std::string& layer, PlannedGroup& group) {
@@ -128,22 +131,24 @@ void plan_sparse_mlp(const ModelConfig& c, const std::string& layer, PlannedGrou
 }
 
 PlannedGroup plan_layer(const ModelConfig& c, std::int64_t index) {
-  const std::string name = "layers." + std::to_string(index);
-  const std::string layer = std::string(traits_of(c.family).prefix) + "model." + name + ".";
-  PlannedGroup group{name, {}};
-  group.tensors.push_back(one("input_norm", layer + "input_layernorm.weight", 1, c.hidden));
-  plan_attention(c, layer, group);
-  const auto add_norm = [&](const char* norm, const std::string& source) {
-    group.tensors.push_back(one(norm, layer + source + "_layernorm.weight", 1, c.hidden));
+  const FamilyTraits& traits = traits_of(c.family);
+  const TensorNames& names = traits.names;
+  const std::string number = std::to_string(index);
+  const std::string layer = std::string(traits.prefix) + std::string(names.layers) + number + ".";
+  PlannedGroup group{"layers." + number, {}};
+  const auto add_norm = [&](const char* norm, std::string_view source) {
+    group.tensors.push_back(one(norm, layer + std::string(source) + ".weight", 1, c.hidden));
   };
-  if (c.output_norms) add_norm("attention_norm", "post_attention");
-  add_norm("post_norm", c.output_norms ? "pre_feedforward" : "post_attention");
+  add_norm("input_norm", names.input_norm);
+  plan_attention(c, layer, group);
+  if (c.output_norms) add_norm("attention_norm", names.post_norm);
+  add_norm("post_norm", c.output_norms ? "pre_feedforward_layernorm" : names.post_norm);
   if (c.is_sparse(index)) {
     plan_sparse_mlp(c, layer, group);
   } else {
     plan_dense_mlp(c, layer, group);
   }
-  if (c.output_norms) add_norm("mlp_norm", "post_feedforward");
+  if (c.output_norms) add_norm("mlp_norm", "post_feedforward_layernorm");
   return group;
 }
 
@@ -166,14 +171,16 @@ __int128 layer_parameters(const ModelConfig& c, bool sparse) {
 
 LoadPlan plan_weights(const ModelConfig& config, DType storage) {
   LoadPlan plan{storage, {}};
-  const std::string prefix(traits_of(config.family).prefix);
+  const FamilyTraits& traits = traits_of(config.family);
+  const std::string prefix(traits.prefix);
+  const auto named = [&](std::string_view name) { return prefix + std::string(name) + ".weight"; };
   plan.groups.push_back(
       {"embedding",
-       {one("embedding", prefix + "model.embed_tokens.weight", config.vocab, config.hidden)}});
+       {one("embedding", named(traits.names.embedding), config.vocab, config.hidden)}});
   for (std::int64_t i = 0; i < config.layers; ++i) plan.groups.push_back(plan_layer(config, i));
-  PlannedGroup head{"head", {one("norm", prefix + "model.norm.weight", 1, config.hidden)}};
+  PlannedGroup head{"head", {one("norm", named(traits.names.norm), 1, config.hidden)}};
   if (!config.tied_embeddings) {
-    head.tensors.push_back(one("lm_head", prefix + "lm_head.weight", config.vocab, config.hidden));
+    head.tensors.push_back(one("lm_head", named("lm_head"), config.vocab, config.hidden));
   }
   plan.groups.push_back(std::move(head));
   return plan;

@@ -150,6 +150,33 @@ TEST(Plan, BiasesOfQwen2) {
             "gate_up[344,64] down[64,172]");
 }
 
+TEST(Plan, NamesOfQwen) {
+  ModelConfig c = tiny();
+  c.family = Family::kQwen;
+  c.attention_bias = c.output_bias = c.mlp_bias = true;
+  const auto plan = plan_weights(c, DType::kBF16);
+  std::vector<std::string> names;
+  for (const auto& tensor : plan.groups[2].tensors) {
+    for (const auto& source : tensor.sources) names.push_back(source.name);
+  }
+  // The MLP is c_proj(w1(x) * silu(w2(x))): w2 is the gate.
+  const std::string layer = "transformer.h.1.";
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                layer + "ln_1.weight", layer + "attn.c_attn.weight", layer + "attn.c_attn.bias",
+                layer + "attn.c_proj.weight", layer + "attn.c_proj.bias", layer + "ln_2.weight",
+                layer + "mlp.w2.weight", layer + "mlp.w1.weight", layer + "mlp.w2.bias",
+                layer + "mlp.w1.bias", layer + "mlp.c_proj.weight", layer + "mlp.c_proj.bias"}));
+  EXPECT_EQ(plan.groups[0].tensors[0].sources[0].name, "transformer.wte.weight");
+  EXPECT_EQ(plan.groups[3].tensors[0].sources[0].name, "transformer.ln_f.weight");
+  EXPECT_EQ(plan.groups[3].tensors[1].sources[0].name, "lm_head.weight");
+  c.rotary_dim = 4;  // weights and biases of a fused tensor are put alike
+  const auto turned = plan_weights(c, DType::kBF16).groups[1];
+  EXPECT_EQ(rows_of(turned.tensors[1]), rows_of(turned.tensors[2]));
+  EXPECT_EQ(turned.tensors[2].sources[0].name, "transformer.h.0.attn.c_attn.bias");
+  EXPECT_EQ(turned.tensors[2].sources[0].rows_of_tensor(), 160);
+}
+
 TEST(Plan, SparseLayer) {
   ModelConfig c = tiny();
   c.family = Family::kQwen3Moe;

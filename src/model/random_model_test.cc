@@ -97,6 +97,10 @@ TEST(RandomModel, ConfigJsonIsReadBack) {
   config = random_model_config(Family::kMistral);
   config.sliding_window = 77;
   EXPECT_EQ(parse_config(config_json(config))->sliding_window, 77);
+  config = random_model_config(Family::kQwen);
+  config.max_position = Tokens(1000);  // less than what it was trained on: nothing is beyond
+  EXPECT_EQ(parse_config(config_json(config))->plain_context(), kNoWindow);
+  EXPECT_EQ(parse_config(config_json(config))->max_position, Tokens(1000));
   config = random_model_config(Family::kMixtral);
   EXPECT_EQ(config_json(*parse_config(config_json(config))), config_json(config));
   config = random_model_config(Family::kQwen3Moe);

@@ -59,6 +59,33 @@ void read_activation(Fields& fields, ModelConfig& config) {
       name, "is \"" + asked.substr(0, 40) + "\"; served are silu and, without experts, " + kGelu);
 }
 
+// What the family's code computes otherwise than is served, or not at all.
+void refuse_qwen(Fields& fields) {
+  const auto refuse_unless = [&](const char* name, bool wanted) {
+    if (fields.boolean(name, wanted) == wanted) return;
+    fields.refuse(name, std::string("is ") + (wanted ? "false" : "true") + ", which is not served");
+  };
+  refuse_unless("scale_attn_weights", true);
+  refuse_unless("apply_residual_connection_post_layernorm", false);
+  refuse_unless("use_cache_quantization", false);
+  if (fields.string("pos_emb", "rotary") != "rotary") fields.refuse("pos_emb", "must be rotary");
+  for (const char* name : {"visual", "audio"}) {
+    if (fields.find(name) != nullptr) fields.refuse(name, "is set; text models alone are served");
+  }
+}
+
+// RoPE's base follows the length of the prompt with "use_dynamic_ntk" and is that of training up to
+// "seq_length", also while the answer goes beyond; keys in the cache cannot change theirs.
+void read_context(Fields& fields, ModelConfig& config) {
+  const Tokens trained(fields.integer("seq_length", kPositionsMax, {}, 2));
+  config.max_position = std::max(config.max_position, trained);
+  const bool logn = fields.boolean("use_logn_attn", true);
+  const bool dynamic = fields.boolean("use_dynamic_ntk", true);
+  if (trained == config.max_position) return;
+  if (logn) config.logn_context = trained.count;
+  if (dynamic) config.max_prompt = trained;
+}
+
 // 0 where it is null, or left out and none by default.
 double read_cap(Fields& fields, const json& root, const char* name, double absent) {
   return fields.real(name, root.contains(name) ? 0 : absent, 1e-3, 1e6);
@@ -73,6 +100,10 @@ void read_layers(Fields& fields, const json& root, ModelConfig& config) {
   read_activation(fields, config);
   if (config.family != Family::kLlama && fields.boolean("use_sliding_window", false)) {
     fields.refuse("use_sliding_window", "is set; windows in some of the layers are not served");
+  }
+  if (traits.logn) {
+    refuse_qwen(fields);
+    read_context(fields, config);
   }
   if (!traits.gemma_norms) return;
   config.norm_offset = config.output_norms = config.scaled_embedding = true;

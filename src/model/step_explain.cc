@@ -129,7 +129,11 @@ struct LineOf {
     return {"soft cap", "", fmt::format("{} × {}", shape.sampled, c.vocab)};
   }
   Line operator()(const step::Prepare& i) const {
-    return {"prepare", "", fmt::format("rows {} to {}", i.first, shape.rows)};
+    Line line{"prepare", "", fmt::format("rows {} to {}", i.first, shape.rows)};
+    if (i.scaled_queries) {
+      line.notes.push_back(fmt::format("queries scaled beyond {}", c.logn_context));
+    }
+    return line;
   }
   Line operator()(const step::Attention& i) const {
     std::string way = !i.decode       ? ""

@@ -45,7 +45,7 @@ class Maker {
   std::int64_t qkv_size() const { return (c_.heads + 2 * c_.kv_heads) * c_.head_dim; }
   bool capped() const { return c_.attention_cap > 0; }
   int cluster() const {
-    return shape_.small_batch && !shape_.windowed && !capped() ? facts_.small_batch_cluster : 0;
+    return shape_.small_batch && !shape_.long_context && !capped() ? facts_.small_batch_cluster : 0;
   }
   kernels::gemm::CudaFacts gemm_facts() const { return {.sm_count = facts_.sm_count}; }
   kernels::attention::Heads heads() const { return {c_.heads, c_.kv_heads, c_.head_dim}; }
@@ -92,7 +92,7 @@ class Maker {
   void add_front() {
     in_front_ = behind_others();
     if (facts_.experts_move) add(step::PlaceExperts{});
-    if (has_plan()) add(step::PlanAttention{shape_.windowed});
+    if (has_plan()) add(step::PlanAttention{windowed()});
     add(step::FillRope{});
     if (c_.local_rope_theta) add(step::FillRope{.local = true});
     const weights::WeightView* view = view_of(kEmbeddingGroup);
@@ -105,11 +105,17 @@ class Maker {
   }
   // A plan holds for all layers, or they make their own.
   bool has_plan() const {
-    const bool alike = !shape_.windowed || c_.global_layers.empty();
+    const bool alike = !windowed() || c_.global_layers.empty();
     return cluster() == 0 && splits() && alike;
   }
-  // Whether decode rows are prepared by their attention kernel: it knows no norms with an offset.
-  bool fuses_prepare() const { return splits() && !(c_.qk_norm && c_.norm_offset); }
+  // Whether a sequence of the step is longer than the window, or than logn attention's context.
+  bool windowed() const { return shape_.long_context && c_.sliding_window != kNoWindow; }
+  bool scales_queries() const { return shape_.long_context && c_.logn_context > 0; }
+  // Whether decode rows are prepared by their attention kernel: it knows no norms with an offset,
+  // and no scale of queries.
+  bool fuses_prepare() const {
+    return splits() && !(c_.qk_norm && c_.norm_offset) && !scales_queries();
+  }
 
   Status add_layer(std::int64_t layer, bool before_cut) {
     CAUSEWAY_CHECK(!c_.is_sparse(layer) || !c_.output_norms, "experts, and norms behind them");
@@ -296,7 +302,7 @@ class Maker {
     const bool fused_prepare = fuses_prepare();
     const bool local_rope = c_.local_rope_theta && c_.is_local(layer);
     const std::int64_t first = fused_prepare ? shape_.decode : 0;
-    if (first < shape_.rows) add(step::Prepare{layer, first, local_rope});
+    if (first < shape_.rows) add(step::Prepare{layer, first, local_rope, scales_queries()});
     add(step::Attention{
         .layer = layer,
         .decode = shape_.decode > 0,
@@ -305,7 +311,7 @@ class Maker {
         .planned = has_plan(),
         .fused_prepare = fused_prepare,
         .behind_library = fused_prepare && shape_.rows == shape_.decode && by_library,
-        .windowed = shape_.windowed && c_.has_window(layer),
+        .windowed = shape_.long_context && c_.has_window(layer),
         .local_rope = local_rope});
     drops_ = {drop_of(StepBuffer::kQkv, qkv_size()), drop_of(StepBuffer::kAttended, q_size())};
     const step::Product o{.weight = StepWeight::kO, .layer = layer, .x = StepBuffer::kAttended};

@@ -146,6 +146,7 @@ struct Prepare {
   std::int64_t layer = 0;
   std::int64_t first = 0;
   bool local_rope = false;
+  bool scaled_queries = false;  // logn attention: a sequence is beyond the model's context
 };
 
 struct Attention {

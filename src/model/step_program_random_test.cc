@@ -39,6 +39,8 @@ ModelConfig random_config(Random& random) {
   c.mlp_bias = random.chance(0.2);
   if (random.chance(0.2)) c.activation = kernels::activation::Gate::kGeluTanh;
   if (random.chance(0.3)) c.global_layers = {false, random.chance(0.5), true};
+  if (random.chance(0.6)) c.sliding_window = 100;
+  if (random.chance(0.4)) c.logn_context = 90;
   if (random.chance(0.2)) c.local_rope_theta = 500;
   if (random.chance(0.2)) c.attention_cap = 50;
   if (random.chance(0.2)) c.logit_cap = 30;
@@ -65,9 +67,9 @@ StepShape random_shape(Random& random) {
     shape.rows = shape.slots + random.between(1, random.chance(0.7) ? 250 : 4000);
     shape.sampled = random.between(0, shape.slots);
   }
-  shape.windowed = random.chance(0.2);
+  shape.long_context = random.chance(0.2);
   shape.small_batch =
-      !shape.windowed && shape.decode >= 1 && shape.decode <= 4 && random.chance(0.5);
+      !shape.long_context && shape.decode >= 1 && shape.decode <= 4 && random.chance(0.5);
   return shape;
 }
 
@@ -153,13 +155,22 @@ class Checker {
     if ((use.reads & parts) != 0) parts_pending_ = false;
     if ((use.writes & parts) != 0) parts_pending_ = true;
     buffers_ = (buffers_ | use.writes) & ~use.ended;
+    if (const auto* prepare = std::get_if<step::Prepare>(&instruction)) prepares(*prepare);
     if (const auto* plan = std::get_if<step::PlanAttention>(&instruction)) {
-      EXPECT_EQ(plan->windowed, shape_.windowed);
+      EXPECT_EQ(plan->windowed, shape_.long_context && c_.sliding_window != kNoWindow);
     }
     if (const auto* attention = std::get_if<step::Attention>(&instruction)) {
-      EXPECT_EQ(attention->windowed, shape_.windowed && c_.has_window(attention->layer));
+      EXPECT_EQ(attention->windowed, shape_.long_context && c_.has_window(attention->layer));
+      const bool scaled = shape_.long_context && c_.logn_context > 0;
+      EXPECT_TRUE(!scaled || !attention->fused_prepare) << "it does not scale queries";
       EXPECT_TRUE(!attention->windowed || attention->cluster == 0) << "clusters know no window";
     }
+  }
+
+  void prepares(const step::Prepare& prepare) const {
+    const bool scaled = shape_.long_context && c_.logn_context > 0;
+    EXPECT_EQ(prepare.scaled_queries, scaled);
+    EXPECT_TRUE(!scaled || prepare.first == 0) << "rows whose queries stay as they are";
   }
 
   void drops(const step::Drops& drops, const StepUse& use) {

@@ -124,7 +124,7 @@ struct Short {
            drops_of(i.drops);
   }
   std::string operator()(const step::Prepare& i) const {
-    return "prepare " + std::to_string(i.first);
+    return "prepare " + std::to_string(i.first) + (i.scaled_queries ? " scaled" : "");
   }
   std::string operator()(const step::Attention& i) const {
     return std::string("attention") + (i.cluster > 0 ? " small-batch" : "") +
@@ -173,11 +173,24 @@ TEST(StepProgram, GemmaJoinsWhatSublayersAdd) {
                           "head rows >"));
   // Beyond the window layers differ, and plan for themselves.
   StepShape windowed = decode(8);
-  windowed.windowed = true;
+  windowed.long_context = true;
   const auto made = sequence(c, windowed);
   EXPECT_EQ(made[0], "rope");
   EXPECT_EQ(made[6], "attention local windowed");
   EXPECT_EQ(made[15], "attention");
+}
+
+TEST(StepProgram, LognAttentionScalesQueriesBeyondTheContextAlone) {
+  ModelConfig c = llama_8b();
+  c.logn_context = 2048;
+  const auto within = sequence(c, decode(1));
+  EXPECT_EQ(within[3], "attention small-batch fused");
+  StepShape beyond = decode(1);
+  beyond.long_context = true;
+  const auto made = sequence(c, beyond);
+  EXPECT_EQ(made[0], "plan");
+  EXPECT_EQ(made[4], "prepare 0 scaled");
+  EXPECT_EQ(made[5], "attention planned");
 }
 
 TEST(StepProgram, CapsAreOfLogitsAndOfScores) {

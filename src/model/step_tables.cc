@@ -160,7 +160,7 @@ std::vector<std::int64_t> decode_buckets(std::int64_t slots) {
 }
 
 StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets,
-                   std::int64_t window) {
+                   std::int64_t plain_context) {
   using kernels::attention::small_batch_context_max, kernels::attention::kSmallBatchSequences;
   StepShape shape;
   std::int64_t longest = 0;
@@ -170,7 +170,7 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
     shape.decode += is_decode(entry) ? 1 : 0;
     if (is_decode(entry)) longest = std::max<std::int64_t>(longest, entry.context + 1);
     shape.sampled += entry.logit_rows();
-    if (std::int64_t{entry.context} + entry.token_count > window) shape.windowed = true;
+    shape.long_context |= std::int64_t{entry.context} + entry.token_count > plain_context;
   }
   if (shape.decode_only()) {
     const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), shape.slots);
@@ -179,7 +179,8 @@ StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> bu
     }
   }
   // Attention's kernel for small batches knows no window.
-  shape.small_batch = !shape.windowed && shape.decode > 0 && shape.decode <= kSmallBatchSequences &&
+  shape.small_batch = !shape.long_context && shape.decode > 0 &&
+                      shape.decode <= kSmallBatchSequences &&
                       longest <= small_batch_context_max(shape.decode);
   return shape;
 }

@@ -29,8 +29,9 @@ struct StepShape {
   std::int64_t sampled = 0;  // rows of logits, padding included
   // The decoding sequences are as few and as short as attention has a kernel of its own for.
   bool small_batch = false;
-  // A sequence is longer than the model's window, so attention has to look at it.
-  bool windowed = false;
+  // A sequence is longer than ModelConfig::plain_context(): attention has to look at the window, or
+  // queries are scaled.
+  bool long_context = false;
 
   // Steps of single tokens only have a shape that comes again.
   bool decode_only() const { return decode == slots; }
@@ -59,10 +60,10 @@ std::int64_t table_elements_max(std::int64_t rows, std::int64_t slots, std::int6
 std::vector<std::int64_t> decode_buckets(std::int64_t slots);
 
 // The shape of a batch: padded to the smallest of `buckets` (ascending) that holds it when it is of
-// single tokens only; exact when none does, or when it has prompt chunks. `window`: the model's
-// (ModelConfig::sliding_window).
+// single tokens only; exact when none does, or when it has prompt chunks. `plain_context`:
+// ModelConfig::plain_context().
 StepShape shape_of(const request::Batch& batch, std::span<const std::int64_t> buckets,
-                   std::int64_t window);
+                   std::int64_t plain_context);
 
 // Writes the tables of `batch` in `shape` into `out` and returns how many elements they take. The
 // rows of logits are Batch::logit_rows(), in the batch's order. CHECKs that the batch is consistent

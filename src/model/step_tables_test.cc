@@ -147,14 +147,14 @@ TEST(StepTables, ASequenceBeyondTheWindowIsSeen) {
   const auto of = [](const std::vector<Part>& parts, std::int64_t window) {
     return shape_of(make_batch(parts), kBuckets, window);
   };
-  EXPECT_FALSE(of({{1, 15, 2}, {16, 0, 2}}, 16).windowed);
+  EXPECT_FALSE(of({{1, 15, 2}, {16, 0, 2}}, 16).long_context);
   EXPECT_TRUE(of({{1, 15, 2}, {16, 0, 2}}, 16).small_batch);
   for (const Part& beyond : {Part{1, 16, 2}, Part{17, 0, 2}, Part{2, 15, 2}}) {
     const StepShape shape = of({{1, 3, 1}, beyond}, 16);
-    EXPECT_TRUE(shape.windowed);
+    EXPECT_TRUE(shape.long_context);
     EXPECT_FALSE(shape.small_batch);
   }
-  EXPECT_FALSE(of({{1, 1 << 30, 1}}, kNoWindow).windowed);
+  EXPECT_FALSE(of({{1, 1 << 30, 1}}, kNoWindow).long_context);
 }
 
 TEST(StepTablesDeath, TooLittleRoom) {

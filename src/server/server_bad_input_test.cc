@@ -58,6 +58,23 @@ TEST_F(BadInput, OverLongPrompt) {
   EXPECT_EQ(completion(R"("prompt":")" + std::string(999, 'a') + "\"").status, 200);
 }
 
+TEST_F(BadInput, PromptBeyondThoseTheModelTakes) {
+  server.emplace(options, clock);
+  fleet.emplace(server->sink());
+  fleet->add_model("tiny").max_prompt = Tokens(10);
+  ASSERT_TRUE(server->start(*fleet).ok());
+  const auto asked = [&](int tokens) {
+    return completion(R"("max_tokens":500,"prompt":")" +
+                      std::string(static_cast<std::size_t>(tokens), 'a') + "\"");
+  };
+  EXPECT_EQ(asked(10).status, 200);  // the answer goes beyond
+  const Answer answer = asked(11);
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(error(answer)["code"], "context_length_exceeded");
+  EXPECT_EQ(error(answer)["param"], "prompt");
+  EXPECT_NE(answer.body.find("at most 10 tokens"), std::string::npos) << answer.body;
+}
+
 TEST_F(BadInput, TokensOutsideTheVocabulary) {
   start();
   EXPECT_EQ(completion(R"("prompt":[257])").status, 200);

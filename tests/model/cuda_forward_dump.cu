@@ -121,7 +121,7 @@ Result<std::vector<float>> Runner::step(const ScriptStep& step) {
   CAUSEWAY_ASSIGN(const request::Batch batch, sequences_->batch(step));
   CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device_));
   const auto stream = device::cuda_stream_of(*stream_);
-  const model::StepShape shape = model::shape_of(batch, kBuckets, config_.sliding_window);
+  const model::StepShape shape = model::shape_of(batch, kBuckets, config_.plain_context());
   std::vector<std::int32_t> tables(static_cast<std::size_t>(
       model::table_elements_max(shape.rows, shape.slots, std::ssize(batch.frames))));
   const std::int64_t used = model::write_tables(batch, shape, tables);

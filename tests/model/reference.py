@@ -89,6 +89,33 @@ EXPERTS = {
 }
 
 
+# What Qwen v1 calls fields of its configuration and tensors that most families have.
+QWEN_FIELDS = {
+    "head_dim": "kv_channels",
+    "rms_norm_eps": "layer_norm_epsilon",
+    "rope_theta": "rotary_emb_base",
+    "partial_rotary_factor": "rotary_pct",
+}
+QWEN_TENSORS = {
+    "transformer.wte.": "model.embed_tokens.",
+    "transformer.ln_f.": "model.norm.",
+    "transformer.h.": "model.layers.",
+    ".ln_1.": ".input_layernorm.",
+    ".ln_2.": ".post_attention_layernorm.",
+    ".attn.c_attn.": ".self_attn.qkv_proj.",
+    ".attn.c_proj.": ".self_attn.o_proj.",
+    ".mlp.w2.": ".mlp.gate_proj.",  # c_proj(w1(x) * silu(w2(x)))
+    ".mlp.w1.": ".mlp.up_proj.",
+    ".mlp.c_proj.": ".mlp.down_proj.",
+}
+
+
+def renamed(name, names):
+    for own, common in names.items():
+        name = name.replace(own, common)
+    return name
+
+
 class Model:
     def __init__(self, directory, round_to_bf16=False):
         directory = pathlib.Path(directory)
@@ -96,12 +123,15 @@ class Model:
         self.config |= self.config.get("text_config", {})
         tensors = read_safetensors(directory / "model.safetensors")
         self.weights = {k.removeprefix("language_model."): v for k, v in tensors.items()}
+        if self.config["model_type"] == "qwen":
+            self.config |= {k: self.config[own] for k, own in QWEN_FIELDS.items()}
+            self.weights = {renamed(k, QWEN_TENSORS): v for k, v in self.weights.items()}
         self.round = through_bf16 if round_to_bf16 else (lambda x: x)
         c = self.config
         self.heads = c["num_attention_heads"]
         self.kv_heads = c.get("num_key_value_heads", self.heads)
         self.head_dim = c.get("head_dim") or c["hidden_size"] // self.heads
-        if c["model_type"] == "phi3":
+        if c["model_type"] in ("phi3", "qwen"):
             self.split_fused()
         self.experts = EXPERTS.get(c["model_type"])
         self.gemma = c["model_type"].startswith("gemma")
@@ -112,10 +142,15 @@ class Model:
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         for layer in range(self.config["num_hidden_layers"]):
             base = f"model.layers.{layer}."
-            qkv = self.weights.pop(base + "self_attn.qkv_proj.weight")
+            for kind in ("weight", "bias"):
+                qkv = self.weights.pop(f"{base}self_attn.qkv_proj.{kind}", None)
+                if qkv is None:
+                    continue
+                for name, part in zip("qkv", np.split(qkv, [q, q + kv])):
+                    self.weights[f"{base}self_attn.{name}_proj.{kind}"] = part
+            if base + "mlp.gate_up_proj.weight" not in self.weights:
+                continue
             gate_up = self.weights.pop(base + "mlp.gate_up_proj.weight")
-            for name, part in zip("qkv", np.split(qkv, [q, q + kv])):
-                self.weights[f"{base}self_attn.{name}_proj.weight"] = part
             for name, part in zip(("gate", "up"), np.split(gate_up, 2)):
                 self.weights[f"{base}mlp.{name}_proj.weight"] = part
 
@@ -192,6 +227,14 @@ class Model:
             [first * cos - second * sin, second * cos + first * sin, rest], axis=-1
         )
 
+    def logn(self, tokens):
+        """What the query of each position is multiplied by, of a prompt within the context."""
+        trained = self.config.get("seq_length")
+        count = np.arange(1, tokens + 1)
+        if not trained or not self.config["use_logn_attn"]:
+            return np.ones(tokens)
+        return np.where(count > trained, np.log(count) / np.log(trained), 1.0)
+
     def attention(self, x, layer):
         base = f"model.layers.{layer}.self_attn."
         tokens = len(x)
@@ -201,6 +244,7 @@ class Model:
         if base + "q_norm.weight" in self.weights:
             q, k = self.norm(q, base + "q_norm"), self.norm(k, base + "k_norm")
         q, k, v = self.rotate(q, layer), self.round(self.rotate(k, layer)), self.round(v)
+        q = q * self.logn(tokens)[:, None, None]
         distance = np.arange(tokens)[:, None] - np.arange(tokens)
         unseen = (distance < 0) | (distance >= (self.window(layer) or tokens))
         divisor = np.sqrt(self.config.get("query_pre_attn_scalar", self.head_dim))

@@ -1,8 +1,8 @@
 """Compares the C++ forward pass with reference.py on generated tiny models, and with a trained model.
 
 Every group size (query heads a KV head) of the models that are served, tied and untied embeddings,
-biases, sliding windows, every scaling of RoPE, Qwen3's head norms, Qwen3-MoE's and Mixtral's
-routing; prompts whole, in chunks and mixed with other sequences' decodes. f32: relative error of the logits at most 1e-4. bf16: at most 1.5 × the
+biases, sliding windows, every scaling of RoPE, Qwen3's head norms, Qwen v1's logn attention,
+Qwen3-MoE's and Mixtral's routing; prompts whole, in chunks and mixed with other sequences' decodes. f32: relative error of the logits at most 1e-4. bf16: at most 1.5 × the
 error that rounding to bf16 at the same places has in the reference.
 """
 
@@ -45,6 +45,7 @@ ARCHITECTURES = {
     "mistral": "MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
     "phi3": "Phi3ForCausalLM",
+    "qwen": "QWenLMHeadModel",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
@@ -78,6 +79,14 @@ def base_config(family, **changes):
             "decoder_sparse_step": 1,
             "mlp_only_layers": [],
         }
+    if family == "qwen":
+        config |= {
+            "num_key_value_heads": 4,
+            "seq_length": 4096,
+            "use_dynamic_ntk": True,
+            "use_logn_attn": True,
+            "no_bias": True,
+        }
     if family.startswith("gemma"):
         del config["hidden_act"]
         config |= {
@@ -98,7 +107,42 @@ def is_sparse(c, layer):
     return layer not in c.get("mlp_only_layers", []) and (layer + 1) % step == 0
 
 
+def qwen_config(config):
+    """The same as a file of Qwen v1 has it."""
+    own = {reference.QWEN_FIELDS.get(name, name): value for name, value in config.items()}
+    own["intermediate_size"] *= 2  # gate and up together
+    own.setdefault("rotary_pct", 1.0)
+    del own["num_key_value_heads"], own["hidden_act"]
+    return own
+
+
+def qwen_shapes(c):
+    hidden, vocab, wide = c["hidden_size"], c["vocab_size"], c["intermediate_size"]
+    q = c["num_attention_heads"] * c["head_dim"]
+    yield "transformer.wte.weight", (vocab, hidden)
+    for layer in range(c["num_hidden_layers"]):
+        base = f"transformer.h.{layer}."
+        yield base + "ln_1.weight", (hidden,)
+        yield base + "ln_2.weight", (hidden,)
+        yield base + "attn.c_attn.bias", (3 * q,)
+        for name, rows, cols in (
+            ("attn.c_attn", 3 * q, hidden),
+            ("attn.c_proj", hidden, q),
+            ("mlp.w1", wide, hidden),
+            ("mlp.w2", wide, hidden),
+            ("mlp.c_proj", hidden, wide),
+        ):
+            yield f"{base}{name}.weight", (rows, cols)
+            if name != "attn.c_attn" and not c["no_bias"]:
+                yield f"{base}{name}.bias", (rows,)
+    yield "transformer.ln_f.weight", (hidden,)
+    yield "lm_head.weight", (vocab, hidden)
+
+
 def tensor_shapes(c):
+    if c["model_type"] == "qwen":
+        yield from qwen_shapes(c)
+        return
     hidden, vocab, head_dim = c["hidden_size"], c["vocab_size"], c["head_dim"]
     q, kv = c["num_attention_heads"] * head_dim, c["num_key_value_heads"] * head_dim
 
@@ -151,11 +195,11 @@ def make_model(directory, config, random):
     tensors = {}
     for name, shape in tensor_shapes(config):
         values = random.standard_normal(shape)
-        if name.endswith("norm.weight"):
+        if values.ndim == 1 and name.endswith(".weight"):
             values = (0 if config["model_type"].startswith("gemma") else 1) + 0.2 * values
         elif name.endswith(".bias"):
             values *= 0.3
-        elif name != "model.embed_tokens.weight":
+        elif not name.endswith(("embed_tokens.weight", "wte.weight")):
             values *= 1.5 / np.sqrt(shape[-1])
         tensors[name] = values.astype(np.float32)
     if config.get("nested"):
@@ -163,7 +207,8 @@ def make_model(directory, config, random):
         tensors = {"language_model." + name: values for name, values in tensors.items()}
         (directory / "config.json").write_text(json.dumps(outside | {"text_config": config}))
     else:
-        (directory / "config.json").write_text(json.dumps(config))
+        own = qwen_config(config) if config["model_type"] == "qwen" else config
+        (directory / "config.json").write_text(json.dumps(own))
     dtype = "BF16" if config["torch_dtype"] == "bfloat16" else "F32"
     reference.write_safetensors(directory / "model.safetensors", tensors, dtype)
 
@@ -295,6 +340,16 @@ def cases(groups):
     yield "qwen2", base_config("qwen2"), mixed
     yield "qwen2, tied, group 7", base_config(
         "qwen2", tie_word_embeddings=True, num_attention_heads=7, num_key_value_heads=1
+    ), mixed
+    yield "qwen", base_config("qwen"), mixed
+    for ntk in (True, False):
+        yield f"qwen, beyond the context of training, {'dynamic' if ntk else 'fixed'} base", (
+            base_config("qwen", seq_length=20, head_dim=32, use_dynamic_ntk=ntk)
+        ), mixed
+    yield "qwen, logn attention token by token", base_config("qwen", seq_length=5), ([60, 9], 1, 2)
+    yield "qwen, no logn attention", base_config("qwen", seq_length=20, use_logn_attn=False), mixed
+    yield "qwen, biases, a part of each head turned", base_config(
+        "qwen", seq_length=30, no_bias=False, head_dim=24, partial_rotary_factor=0.5
     ), mixed
     yield "phi3, a window", base_config("phi3", sliding_window=60, head_dim=24), mixed
     yield "mistral", base_config("mistral", sliding_window=None, head_dim=40), mixed

@@ -35,7 +35,7 @@ QUICK_ARGUMENTS = {"gemm": ["--cases", "60"], "hybrid_gemm": ["--cases", "40"],
 SANITIZER_ARGUMENTS = {"attention": ["--small"], "moe": ["--small"], "sampling": ["--small"],
                        "gemm": ["--cases", "20"], "hybrid_gemm": ["--cases", "14"],
                        "home_gemm": ["--cases", "4"],
-                       "rms_norm": [], "rope": [], "activation": [], "embedding": []}
+                       "prepare": [], "rms_norm": [], "rope": [], "activation": [], "embedding": []}
 # racecheck looks at every access and every try of a wait: fewer cases, of all kinds all the same.
 RACECHECK_ARGUMENTS = {"gemm": ["--cases", "8"], "home_gemm": ["--cases", "2"]}
 RACECHECK_QUICK = ("rms_norm", "rope", "activation", "embedding")

@@ -26,7 +26,7 @@ model::StepShape shape_of(const model::ModelConfig& config, std::int64_t sequenc
     entry.samples = true;
     batch.entries.push_back(std::move(entry));
   }
-  return model::shape_of(batch, {&sequences, 1}, config.sliding_window);
+  return model::shape_of(batch, {&sequences, 1}, config.plain_context());
 }
 
 bool front_fits(const model::ModelConfig& c, std::int64_t tokens, int sm_count) {

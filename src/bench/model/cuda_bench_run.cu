@@ -185,7 +185,7 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
   const ModelConfig& c = options_.config;
   const std::int64_t context = options_.decode_context;
   const auto steps = make_batch(batch, context, 1, layout_.tokens.count, c.vocab);
-  const StepShape shape = shape_of(steps, {&batch, 1}, c.sliding_window);
+  const StepShape shape = shape_of(steps, {&batch, 1}, c.plain_context());
   const Bytes kv = layout_.token_stride * (2 * c.layers * (context + 1) * batch);
   KernelBenchRow row{
       .name = "decode",
@@ -238,7 +238,7 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
 Result<KernelBenchRow> Bench::prefill() {
   const ModelConfig& c = options_.config;
   const auto prompt = make_batch(1, 0, options_.prefill_tokens, layout_.tokens.count, c.vocab);
-  const StepShape shape = shape_of(prompt, {}, c.sliding_window);
+  const StepShape shape = shape_of(prompt, {}, c.plain_context());
   KernelBenchRow row{.name = "prefill",
                      .shape = std::to_string(options_.prefill_tokens) + " tokens",
                      .unit = "GFLOP/s",

@@ -18,7 +18,8 @@ namespace causeway::engine {
 
 inline constexpr ModelId kTinyModel(1);
 
-// 3 layers of width 256 and a vocabulary of 1,000.
+// 3 layers of width 256 and a vocabulary of 1,000. Where length changes what is computed it does so
+// behind 40 tokens.
 inline model::ModelConfig tiny_config(model::Family family) {
   model::ModelConfig config = model::random_model_config(family);
   config.layers = 3;
@@ -26,6 +27,8 @@ inline model::ModelConfig tiny_config(model::Family family) {
   config.heads = 8;
   config.kv_heads = 2;
   config.head_dim = 64;
+  if (config.sliding_window != model::kNoWindow) config.sliding_window = 40;
+  if (config.logn_context > 0) config.logn_context = 40;
   return config;
 }
 

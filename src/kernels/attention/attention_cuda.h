@@ -42,6 +42,9 @@ struct PrepareCuda {
   const void* k_norm = nullptr;
   float epsilon = 1e-6f;
   float norm_offset = 0;  // norms multiply by norm_offset + weight; 0 in ParamsCuda::fused_prepare
+  // Not 0: a query at a position p ≥ logn_context is multiplied by log(p + 1) / log(logn_context),
+  // behind norm and rotation. At least 2; 0 in ParamsCuda::fused_prepare.
+  std::int64_t logn_context = 0;
 };
 
 Status prepare(const PrepareCuda& params, CudaStream stream);

@@ -1,5 +1,7 @@
 // Norm of q and k heads, rotary embedding, and K and V into their frames: one launch, because a
 // decode step is bound by launches here, not by bytes.
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "kernels/attention/attention_cuda.h"
@@ -28,6 +30,8 @@ struct Args {
   const __nv_bfloat16* k_norm;
   float epsilon, norm_offset;
   int q_heads, kv_heads, half, block_tokens;
+  int logn_context;    // INT_MAX: no query is scaled
+  float logn_inverse;  // 1 / log(logn_context)
 };
 
 // One access each way, as Bf16x8.
@@ -109,6 +113,15 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const Args a) {
       parts::rotate(low[i][j], high[i][j], cosine[j], sine[j]);
     }
   }
+  if (is_q && position >= a.logn_context) {
+    const float scale = logf(static_cast<float>(position + 1)) * a.logn_inverse;
+#pragma unroll
+    for (int i = 0; i < kQuadsMax; ++i) {
+      if (!holds(i)) continue;
+#pragma unroll
+      for (int j = 0; j < kQuad; ++j) low[i][j] *= scale, high[i][j] *= scale;
+    }
+  }
 
   // ---- store: q in place, k and v into the frame ------------------------------------------------
   __nv_bfloat16* target = x;
@@ -142,8 +155,8 @@ bool addressable(const PrepareCuda& p) {
 Status prepare(const PrepareCuda& p, CudaStream stream) {
   if (p.kv.dtype != DType::kBF16) return unsupported("attention: KV on a GPU is held as BF16");
   if (p.first < 0 || p.first > p.tokens || p.heads.kv < 1 || p.heads.query < 1 ||
-      p.heads.size < 2 || p.heads.size > 2 * 32 * kQuad * kQuadsMax || p.kv.block_tokens < 1 ||
-      !addressable(p)) {
+      p.heads.size < 2 || p.logn_context < 0 || p.logn_context == 1 ||
+      p.heads.size > 2 * 32 * kQuad * kQuadsMax || p.kv.block_tokens < 1 || !addressable(p)) {
     return invalid_argument("attention: cannot prepare heads of " + std::to_string(p.heads.size));
   }
   Args a = {};
@@ -168,6 +181,9 @@ Status prepare(const PrepareCuda& p, CudaStream stream) {
   a.kv_heads = static_cast<int>(p.heads.kv);
   a.half = static_cast<int>(p.heads.size / 2);
   a.block_tokens = static_cast<int>(p.kv.block_tokens);
+  const bool logn = p.logn_context > 0 && p.logn_context < std::numeric_limits<int>::max();
+  a.logn_context = logn ? static_cast<int>(p.logn_context) : std::numeric_limits<int>::max();
+  a.logn_inverse = logn ? static_cast<float>(1 / std::log(static_cast<double>(p.logn_context))) : 0;
   const int heads = a.q_heads + 2 * a.kv_heads;
   const int team = a.half <= 8 * kQuad ? 8 : a.half <= 16 * kQuad ? 16 : 32;
   auto* kernel = team == 8    ? prepare_kernel<8>

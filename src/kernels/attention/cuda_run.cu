@@ -38,6 +38,9 @@ Status check(const ParamsCuda& p) {
       p.fused_prepare->norm_offset != 0) {
     return invalid_argument("attention: norms with an offset are for prepare()");
   }
+  if (p.fused_prepare != nullptr && p.fused_prepare->logn_context != 0) {
+    return invalid_argument("attention: queries are scaled by prepare()");
+  }
   const std::int64_t limit = std::int64_t{1} << 30;
   if (p.decode < 0 || p.decode > p.sequences || p.tokens < p.decode || p.sequences > limit ||
       p.tokens > limit) {

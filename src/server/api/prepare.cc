@@ -103,6 +103,13 @@ MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& mode
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   const std::string field(asked.prompt_field());
   if (prompt == 0) return bad_request("the prompt has no tokens", field);
+  if (model.max_prompt > Tokens(0) && prompt > model.max_prompt.count) {
+    return bad_request("the model takes prompts of at most " +
+                           std::to_string(model.max_prompt.count) +
+                           " tokens, which is the context it was trained on; this one has " +
+                           std::to_string(prompt),
+                       field, "context_length_exceeded");
+  }
   const std::int64_t room = model.max_model_len.count - prompt;
   const std::int64_t fallback = asked.endpoint == Endpoint::kChat
                                     ? std::max<std::int64_t>(room, 1)
