@@ -243,6 +243,10 @@ TEST(Config, QwenHasNamesOfItsOwn) {
     EXPECT_EQ(config_json(*again), config_json(written));
   }
   EXPECT_EQ(parse_config(with(qwen(), "rotary_pct", 0.5).dump())->rotated_dim(), 4);
+  json sizes = qwen();  // of Qwen-7B
+  sizes.update({{"hidden_size", 4096}, {"intermediate_size", 22016}, {"kv_channels", 128}});
+  sizes.update({{"num_attention_heads", 32}, {"num_hidden_layers", 32}});
+  EXPECT_EQ(parameter_count(*parse_config(sizes.dump())), 7'721'324'544);
   // Errors name the fields as the file does.
   expect_error(with(qwen(), "kv_channels", 7).dump(), ErrorCode::kCorrupt, "kv_channels");
   expect_error(with(qwen(), "rotary_emb_base", -1).dump(), ErrorCode::kCorrupt, "rotary_emb_base");
@@ -566,6 +570,7 @@ TEST(Config, RealConfigs) {
                                                           {"Llama-3.2-1B-Instruct", 1'235'814'400},
                                                           {"Llama-3.2-3B-Instruct", 3'212'749'824},
                                                           {"Mixtral-8x7B-v0.1", 46'702'792'704},
+                                                          {"Qwen-7B-v1.two-layer", 79'104'768},
                                                           {"Qwen2.5-7B-Instruct", 7'615'616'512},
                                                           {"Qwen2.5-32B-Instruct", 32'763'876'352},
                                                           {"Qwen3-0.6B", 596'049'920},
@@ -603,6 +608,13 @@ TEST(Config, RealConfigsInDetail) {
   EXPECT_EQ(qwen.head_dim, 128);
   EXPECT_TRUE(qwen.qk_norm);
   EXPECT_EQ(qwen.rope_theta, 1e6);
+  // With the names of the first files.
+  const auto qwen1 = *parse_config(read_bytes(*folder / "Qwen-7B-v1.two-layer.json"));
+  EXPECT_EQ(qwen1.family, Family::kQwen);
+  EXPECT_EQ(qwen1.intermediate, 512);
+  EXPECT_EQ(qwen1.max_position, Tokens(6144));
+  EXPECT_EQ(qwen1.max_prompt, Tokens(2048));
+  EXPECT_THAT(qwen1.eos, ::testing::ElementsAre(151643));
   const auto moe = *parse_config(read_bytes(*folder / "Qwen3-30B-A3B.json"));
   EXPECT_EQ(moe.moe->experts, 128);
   EXPECT_TRUE(moe.moe->normalise_top_k);

@@ -295,7 +295,7 @@ void add_gemma(const FamilyTraits& traits, ModelConfig& config) {
   config.global_layers.back() = true;
 }
 
-void limit_prompts(ModelConfig& config) {
+void add_training_context(ModelConfig& config) {
   config.kv_heads = config.heads;
   config.logn_context = 2048;
   config.max_prompt = Tokens(2048);
@@ -322,7 +322,7 @@ ModelConfig random_model_config(Family family) {
   config.activation = traits.activation;
   config.tied_embeddings = traits.tied;
   if (traits.gemma_norms) add_gemma(traits, config);
-  if (traits.logn) limit_prompts(config);
+  if (traits.logn) add_training_context(config);
   if (traits.experts_only) config.intermediate = 0;
   if (traits.experts) {
     MoeConfig moe;
