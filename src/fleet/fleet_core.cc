@@ -482,8 +482,11 @@ FleetCore::~FleetCore() = default;
 std::vector<Action> FleetCore::on_event(const Event& event, Nanos now) {
   state_->now = state_->time.at(now);
   std::visit([this](const auto& one) { state_->on(one); }, event);
+  // What is placed, or finds no place, may end requests that an ask to sleep waits for.
   state_->fall_asleep();
-  if (!state_->moving.empty() || state_->resizing) state_->advance();
+  do {
+    if (!state_->moving.empty() || state_->resizing) state_->advance();
+  } while (state_->fall_asleep());
   state_->add_up();
   state_->predict_tpots();
   return std::exchange(state_->actions, {});

@@ -86,7 +86,7 @@ void FleetCore::State::forget(RequestId request) {
 }
 
 // At the end of every event, as requests end in the midst of others.
-void FleetCore::State::fall_asleep() {
+bool FleetCore::State::fall_asleep() {
   std::vector<std::pair<RequestId, bool>> ready;
   for (const auto& [ask, one] : sleeping) {
     // planted bug: models sleep before the requests have ended
@@ -97,6 +97,7 @@ void FleetCore::State::fall_asleep() {
     sleeping.erase(ask);
     send_to_sleep(ask, keeps_home);
   }
+  return !ready.empty();
 }
 
 void FleetCore::State::send_to_sleep(RequestId ask, bool keeps_home) {

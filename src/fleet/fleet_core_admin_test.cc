@@ -270,6 +270,17 @@ TEST_F(FleetAdminTest, AllSleepAtOnceOnceRequestsAreCancelled) {
   EXPECT_EQ(loaded(1), "done 5");
 }
 
+TEST_F(FleetAdminTest, AllSleepOnceARequestHasFoundNoRoom) {
+  start(2, Bytes(15));
+  load(0);
+  ask_pin(5, 0);
+  request(1, 1);
+  EXPECT_EQ(measured(1), "");
+  EXPECT_EQ(on(SleepAsked{RequestId(10), true, SleepMode::kWait}), "");
+  now_ = *core_->next_wakeup();
+  EXPECT_EQ(on(Woken{}), "refuse 1; done 10") << "at once, not at what happens next";
+}
+
 TEST_F(FleetAdminTest, AnAskToSleepThatWaitsEnds) {
   start(2);
   load(0);

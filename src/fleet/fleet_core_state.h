@@ -130,7 +130,7 @@ class FleetCore::State {
   void on(const SleepAsked& event);
   void on(const WakeAsked& event);
   void forget(RequestId request);
-  void fall_asleep();
+  bool fall_asleep();  // false: no ask was to
   void send_to_sleep(RequestId ask, bool keeps_home);
   bool takes_ask(RequestId ask);
   void answer(RequestId ask, Status result);
