@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/unicode_scripts.h"
+
 namespace causeway::text {
 namespace {
 
@@ -133,6 +135,12 @@ class Splitter {
     next_.clear();
   }
 
+  void run(PreTokenizer::UnicodeScripts) {
+    for (const std::string_view piece : words_.pieces) split_by_script(piece, next_);
+    words_.pieces.swap(next_);
+    next_.clear();
+  }
+
  private:
   // Matches and what lies between them alike: the common behaviour, without the detour of spans.
   void isolate(std::string_view piece) {
@@ -178,6 +186,8 @@ Status PreTokenizer::split(std::string_view text, bool first, Words& words) cons
       CAUSEWAY_TRY(splitter.run(*split));
     } else if (const auto* metaspace = std::get_if<Metaspace>(&step)) {
       splitter.run(*metaspace, first);
+    } else if (const auto* scripts = std::get_if<UnicodeScripts>(&step)) {
+      splitter.run(*scripts);
     } else {
       splitter.run(PrefixSpace{});
     }

@@ -35,7 +35,8 @@ class PreTokenizer {
     Prepend prepend = Prepend::kAlways;
     bool split = true;
   };
-  using Step = std::variant<Split, PrefixSpace, Metaspace>;
+  struct UnicodeScripts {};  // words of one script each (unicode_scripts.h)
+  using Step = std::variant<Split, PrefixSpace, Metaspace, UnicodeScripts>;
 
   template <typename S>
   void add(S step) {

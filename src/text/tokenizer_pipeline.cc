@@ -154,7 +154,7 @@ Status add_delimiter(Element step, const std::string& where, PreTokenizer& out) 
   return {};
 }
 
-// Those that are a Split with an expression of their own.
+// Those that need no reader of their own: most are a Split with a certain expression.
 Status add_named_split(Element step, std::string_view type, const std::string& where,
                        PreTokenizer& out) {
   using Behavior = PreTokenizer::Behavior;
@@ -174,6 +174,10 @@ Status add_named_split(Element step, std::string_view type, const std::string& w
   if (type == "BertPreTokenizer") {
     CAUSEWAY_TRY(add_split_at(kWhiteSpace, Behavior::kRemoved, out));
     return add_split_at(kPunctuation, Behavior::kIsolated, out);
+  }
+  if (type == "UnicodeScripts") {
+    out.add(PreTokenizer::UnicodeScripts{});
+    return {};
   }
   if (type != "Whitespace") return unknown_component("pre_tokenizer", type);
   CAUSEWAY_TRY(add_split_at(kWhiteSpace, Behavior::kRemoved, out));
