@@ -238,7 +238,7 @@ TEST(RandomModel, TellsProgress) {
 std::unique_ptr<text::Tokenizer> tokenizer(std::int64_t vocab, bool adds_bos) {
   const auto config = random_model_config(adds_bos ? Family::kLlama : Family::kQwen3);
   auto loaded = text::load_tokenizer_json(random_tokenizer_json(vocab, adds_bos),
-                                          random_tokenizer_config_json(config, adds_bos));
+                                          {random_tokenizer_config_json(config, adds_bos)});
   CAUSEWAY_CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message);
   return std::move(loaded).value();
 }

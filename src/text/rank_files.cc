@@ -198,15 +198,15 @@ Result<RankVocabulary> parse_tekken(std::string_view text) {
 }
 
 Result<std::unique_ptr<Tokenizer>> load_tekken(std::string_view json,
-                                               std::string_view config_json) {
-  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(config_json));
+                                               const TokenizerSideFiles& side) {
+  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(side));
   CAUSEWAY_ASSIGN(RankVocabulary vocabulary, parse_tekken(json).with_context("tekken.json"));
   return make_rank_tokenizer(std::move(vocabulary), config).with_context("tekken.json");
 }
 
 Result<std::unique_ptr<Tokenizer>> load_tiktoken(std::string_view ranks,
-                                                 std::string_view config_json) {
-  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(config_json));
+                                                 const TokenizerSideFiles& side) {
+  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(side));
   CAUSEWAY_ASSIGN(RankVocabulary vocabulary, parse_tiktoken(ranks).with_context("qwen.tiktoken"));
   return make_rank_tokenizer(std::move(vocabulary), config).with_context("qwen.tiktoken");
 }

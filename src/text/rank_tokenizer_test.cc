@@ -166,8 +166,8 @@ TEST(Tiktoken, HasTheSpecialTokensOfQwen) {
 }
 
 TEST(Tiktoken, HonoursTheConfiguration) {
-  const auto tokenizer = loaded(load_tiktoken(lines({}), R"({"eos_token": "<|im_end|>",
-      "added_tokens_decoder": {"464": {"content": "<x>", "special": true}}})"));
+  const auto tokenizer = loaded(load_tiktoken(lines({}), {R"({"eos_token": "<|im_end|>",
+      "added_tokens_decoder": {"464": {"content": "<x>", "special": true}}})"}));
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->eos(), 258);
   EXPECT_THAT(encode(*tokenizer, "<x>"), ElementsAre(464));

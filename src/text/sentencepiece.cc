@@ -255,6 +255,8 @@ Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
   CAUSEWAY_TRY(add_listed_tokens(config.added, "added_tokens_decoder of tokenizer_config.json",
                                  table, added));
   CAUSEWAY_TRY(add_listed_tokens(added_file, "added_tokens.json", table, added));
+  CAUSEWAY_TRY(add_listed_tokens(special_tokens_of(config, table.contents()),
+                                 "the special tokens that are named", table, added));
   table.invalid_bytes = InvalidBytes::kEach;
   if (model.add_dummy_prefix) table.leading_space = LeadingSpace::kMark;
   if (model.remove_extra_whitespaces) table.leading_space = LeadingSpace::kMarks;
@@ -273,7 +275,8 @@ Result<std::unique_ptr<Tokenizer>> build(const SentencePieceModel& model,
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> load_sentencepiece(const SentencePieceFiles& files) {
-  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(files.config));
+  CAUSEWAY_ASSIGN(const TokenizerConfig config,
+                  parse_tokenizer_config({files.config, files.special_map}));
   CAUSEWAY_ASSIGN(const auto added, parse_added_tokens(files.added, config));
   CAUSEWAY_ASSIGN(const SentencePieceModel model,
                   parse_sentencepiece(files.model).with_context("tokenizer.model"));

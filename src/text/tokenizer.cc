@@ -59,19 +59,23 @@ Result<std::string> read_optional_file(const std::filesystem::path& path) {
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {
   CAUSEWAY_ASSIGN(const std::string config,
                   read_optional_file(directory / "tokenizer_config.json"));
+  CAUSEWAY_ASSIGN(const std::string special_map,
+                  read_optional_file(directory / "special_tokens_map.json"));
+  const TokenizerSideFiles side{config, special_map};
   auto json = read_vocabulary_file(directory / "tokenizer.json");
-  if (json.ok()) return load_tokenizer_json(*json, config).with_context(directory.string());
+  if (json.ok()) return load_tokenizer_json(*json, side).with_context(directory.string());
   if (json.error().code != ErrorCode::kNotFound) return json.error();
   auto model = read_vocabulary_file(directory / "tokenizer.model");
   if (model.ok()) {
     CAUSEWAY_ASSIGN(const std::string added, read_optional_file(directory / "added_tokens.json"));
-    return load_sentencepiece({*model, config, added}).with_context(directory.string());
+    return load_sentencepiece({*model, config, added, special_map})
+        .with_context(directory.string());
   }
   if (model.error().code != ErrorCode::kNotFound) return model.error();
   for (const auto& [name, load] :
        {std::pair("tekken.json", &load_tekken), std::pair("qwen.tiktoken", &load_tiktoken)}) {
     auto file = read_vocabulary_file(directory / name);
-    if (file.ok()) return load(*file, config).with_context(directory.string());
+    if (file.ok()) return load(*file, side).with_context(directory.string());
     if (file.error().code != ErrorCode::kNotFound) return file.error();
   }
   return not_found(directory.string() +

@@ -85,25 +85,32 @@ class Tokenizer {
 
 // `directory` is a Hugging Face snapshot: tokenizer.json if there, else tokenizer.model and, if
 // there, added_tokens.json, else tekken.json, else qwen.tiktoken; tokenizer_config.json for BOS,
-// EOS, whether to add them, and more added tokens, if there. Reads files: blocks.
+// EOS, whether to add them, and more added tokens, if there; special_tokens_map.json where
+// transformers reads it (tokenizer_config.h). Reads files: blocks.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory);
+
+// What stands beside a vocabulary; "" for a file that is not there.
+struct TokenizerSideFiles {
+  std::string_view config = {};       // tokenizer_config.json
+  std::string_view special_map = {};  // special_tokens_map.json
+};
 
 // What a SentencePiece tokenizer is made of; "" for a file that is not there.
 struct SentencePieceFiles {
-  std::string_view model;        // tokenizer.model
-  std::string_view config = {};  // tokenizer_config.json
-  std::string_view added = {};   // added_tokens.json
+  std::string_view model;             // tokenizer.model
+  std::string_view config = {};       // tokenizer_config.json
+  std::string_view added = {};        // added_tokens.json
+  std::string_view special_map = {};  // special_tokens_map.json
 };
 
-// The same from bytes in memory; `config_json` is tokenizer_config.json, "" for none. All input is
-// treated as hostile.
+// The same from bytes in memory. All input is treated as hostile.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_json(std::string_view json,
-                                                       std::string_view config_json = {});
+                                                       const TokenizerSideFiles& side = {});
 Result<std::unique_ptr<Tokenizer>> load_sentencepiece(const SentencePieceFiles& files);
 Result<std::unique_ptr<Tokenizer>> load_tekken(std::string_view json,
-                                               std::string_view config_json = {});
+                                               const TokenizerSideFiles& side = {});
 // Ranks as tiktoken writes them, with the special tokens and the expression of Qwen v1.
 Result<std::unique_ptr<Tokenizer>> load_tiktoken(std::string_view ranks,
-                                                 std::string_view config_json = {});
+                                                 const TokenizerSideFiles& side = {});
 
 }  // namespace causeway::text

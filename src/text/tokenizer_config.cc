@@ -9,41 +9,87 @@ namespace causeway::text {
 namespace {
 
 const std::string kWhere = "tokenizer_config.json";
+const std::string kMapFile = "special_tokens_map.json";
 const std::string kAddedFile = "added_tokens.json";
 
+// The roots of the two files that name special tokens.
+struct NamingFiles {
+  json::Element config;
+  std::optional<json::Element> map;  // none where it does not count
+};
+
+struct NamedField {
+  std::optional<json::Element> value;
+  const std::string& file;
+};
+
+// What the map has wins, null too.
+NamedField field_of(const NamingFiles& files, std::string_view name) {
+  json::Element value;
+  if (!files.map || files.map->at_key(name).get(value) != simdjson::SUCCESS) {
+    return {json::member(files.config, name), kWhere};
+  }
+  if (value.is_null()) return {std::nullopt, kMapFile};
+  return {value, kMapFile};
+}
+
 // A token is written as its content or as an object that has it; some files write "" for none.
-Result<std::optional<std::string>> token_field(json::Element root, std::string_view name) {
-  const auto value = json::member(root, name);
-  if (!value) return std::optional<std::string>();
-  const std::string where = kWhere + ": " + std::string(name);
+Result<std::optional<TokenizerConfig::Name>> named_token(const NamingFiles& files,
+                                                         std::string_view name) {
+  std::optional<TokenizerConfig::Name> named;
+  const auto [value, file] = field_of(files, name);
+  if (!value) return named;
+  const std::string where = file + ": " + std::string(name);
   std::string_view content;
   if (value->is_object()) {
     CAUSEWAY_ASSIGN(content, json::get_string(*value, "content", "", where));
   } else if (value->get(content) != simdjson::SUCCESS) {
     return corrupt(where + " is neither a string nor an object with `content`");
   }
-  if (content.empty()) return std::optional<std::string>();
-  return std::optional<std::string>(content);
+  if (!content.empty()) named = {std::string(content), file};
+  return named;
 }
 
-// The contents of all special tokens that are written as they should be: more than BOS and EOS are
-// needed only to tell what is special in added_tokens.json.
-std::vector<std::string> special_names(json::Element root) {
-  std::vector<std::string> names;
-  const auto add = [&](json::Element value) {
-    std::string_view content;
-    const json::Element text = json::member(value, "content").value_or(value);
-    if (text.get(content) == simdjson::SUCCESS) names.emplace_back(content);
-  };
+// Appends the token unless it is written in no known way: only BOS and EOS must be right.
+void add_named_special(json::Element value, std::vector<AddedToken>& specials) {
+  AddedToken token;
+  std::string_view content;
+  if (value.get(content) == simdjson::SUCCESS) {
+    token.content = content;
+  } else if (auto read = json::added_token(value, kWhere); read.ok()) {
+    token = std::move(read).value();
+    if (!json::member(value, "normalized")) token.normalized = false;
+  }
+  token.special = true;
+  if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) return;
+  specials.push_back(std::move(token));
+}
+
+std::vector<AddedToken> named_specials(const NamingFiles& files) {
+  std::vector<AddedToken> specials;
   for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
                            "cls_token", "mask_token"}) {
-    if (const auto value = json::member(root, name)) add(*value);
+    if (const auto field = field_of(files, name); field.value) {
+      add_named_special(*field.value, specials);
+    }
   }
-  simdjson::dom::array more;
-  const auto list = json::member(root, "additional_special_tokens");
-  if (list && list->get(more) == simdjson::SUCCESS) std::for_each(more.begin(), more.end(), add);
-  std::sort(names.begin(), names.end());
-  return names;
+  // Those of the lists count in either file.
+  const auto add_list = [&](json::Element root) {
+    for (const char* name : {"additional_special_tokens", "extra_special_tokens"}) {
+      simdjson::dom::array more;
+      const auto list = json::member(root, name);
+      if (!list || list->get(more) != simdjson::SUCCESS) continue;
+      for (const json::Element value : more) add_named_special(value, specials);
+    }
+  };
+  add_list(files.config);
+  if (files.map) add_list(*files.map);
+  // Of tokens that are named twice the first counts.
+  std::stable_sort(specials.begin(), specials.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
+  const auto same = [](const AddedToken& a, const AddedToken& b) { return a.content == b.content; };
+  specials.erase(std::unique(specials.begin(), specials.end(), same), specials.end());
+  return specials;
 }
 
 Result<std::optional<bool>> flag(json::Element root, std::string_view name) {
@@ -70,31 +116,62 @@ Status read_added(json::Element root, std::vector<AddedToken>& added) {
   return {};
 }
 
-Status set_named(const std::optional<std::string>& content, std::string_view field,
+bool names_special(const TokenizerConfig& config, std::string_view content) {
+  const auto& specials = config.specials;
+  const auto found = std::lower_bound(
+      specials.begin(), specials.end(), content,
+      [](const AddedToken& token, std::string_view wanted) { return token.content < wanted; });
+  return found != specials.end() && found->content == content;
+}
+
+Status set_named(const std::optional<TokenizerConfig::Name>& name, std::string_view field,
                  const TokenTable& table, std::optional<TokenId>& id) {
-  if (!content) return {};
-  id = table.contents().find(*content);
+  if (!name) return {};
+  id = table.contents().find(name->content);
   if (id) return {};
-  return corrupt(kWhere + ": " + std::string(field) + " '" + *content +
+  return corrupt(name->file + ": " + std::string(field) + " '" + name->content +
                  "' is not a token of the vocabulary");
+}
+
+Result<json::Element> parse_side_file(simdjson::dom::parser& parser, std::string_view text,
+                                      const std::string& file) {
+  if (text.empty()) text = "{}";
+  CAUSEWAY_ASSIGN(const json::Element root, json::parse(parser, text).with_context(file));
+  if (!root.is_object()) return corrupt(file + " is not an object");
+  return root;
 }
 
 }  // namespace
 
-Result<TokenizerConfig> parse_tokenizer_config(std::string_view text) {
+Result<TokenizerConfig> parse_tokenizer_config(const TokenizerSideFiles& files) {
   TokenizerConfig config;
-  if (text.empty()) return config;
-  simdjson::dom::parser parser;
-  CAUSEWAY_ASSIGN(const json::Element root, json::parse(parser, text).with_context(kWhere));
-  if (!root.is_object()) return corrupt(kWhere + " is not an object");
-  CAUSEWAY_ASSIGN(config.bos_token, token_field(root, "bos_token"));
-  CAUSEWAY_ASSIGN(config.eos_token, token_field(root, "eos_token"));
+  simdjson::dom::parser parser, map_parser;
+  NamingFiles naming;
+  CAUSEWAY_ASSIGN(naming.config, parse_side_file(parser, files.config, kWhere));
+  const json::Element root = naming.config;
+  if (root.at_key("added_tokens_decoder").error() != simdjson::SUCCESS) {
+    CAUSEWAY_ASSIGN(naming.map, parse_side_file(map_parser, files.special_map, kMapFile));
+  }
+  CAUSEWAY_ASSIGN(config.bos_token, named_token(naming, "bos_token"));
+  CAUSEWAY_ASSIGN(config.eos_token, named_token(naming, "eos_token"));
   CAUSEWAY_ASSIGN(config.add_bos_token, flag(root, "add_bos_token"));
   CAUSEWAY_ASSIGN(config.add_eos_token, flag(root, "add_eos_token"));
   CAUSEWAY_ASSIGN(config.legacy, json::get_bool(root, "legacy", true, kWhere));
   CAUSEWAY_TRY(read_added(root, config.added));
-  config.special_names = special_names(root);
+  config.specials = named_specials(naming);
   return config;
+}
+
+std::vector<AddedToken> special_tokens_of(const TokenizerConfig& config,
+                                          const Vocabulary& vocabulary) {
+  std::vector<AddedToken> tokens;
+  for (AddedToken token : config.specials) {
+    const auto id = vocabulary.find(token.content);
+    if (!id) continue;
+    token.id = *id;
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
 }
 
 Result<std::vector<AddedToken>> parse_added_tokens(std::string_view text,
@@ -120,8 +197,7 @@ Result<std::vector<AddedToken>> parse_added_tokens(std::string_view text,
       return corrupt(kAddedFile + ": '" + token.content + "' or its id " +
                      std::to_string(token.id) + " stands for something else there or in " + kWhere);
     }
-    token.special =
-        std::binary_search(config.special_names.begin(), config.special_names.end(), token.content);
+    token.special = names_special(config, token.content);
     added.push_back(std::move(token));
   }
   return added;

@@ -1,4 +1,5 @@
-// tokenizer_config.json, as far as encoding and decoding depend on it.
+// tokenizer_config.json and special_tokens_map.json, as far as encoding and decoding depend on
+// them.
 #pragma once
 
 #include <optional>
@@ -12,17 +13,27 @@
 namespace causeway::text {
 
 struct TokenizerConfig {
-  std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;
+  struct Name {
+    std::string content;
+    std::string file;  // that says so
+  };
+  std::optional<Name> bos_token;
+  std::optional<Name> eos_token;
   std::optional<bool> add_bos_token;
   std::optional<bool> add_eos_token;
   bool legacy = true;             // SentencePiece: a space before every stretch, not the first only
   std::vector<AddedToken> added;  // added_tokens_decoder
-  std::vector<std::string> special_names;  // contents that it names as special: of pad_token, …
+  // What it names as special: bos_token, pad_token, … By content, without ids.
+  std::vector<AddedToken> specials;
 };
 
-// "" is an empty configuration. kCorrupt names the field.
-Result<TokenizerConfig> parse_tokenizer_config(std::string_view json);
+// As in transformers, special_tokens_map.json counts only when tokenizer_config.json has no
+// added_tokens_decoder; then what it names wins. kCorrupt names the file and the field.
+Result<TokenizerConfig> parse_tokenizer_config(const TokenizerSideFiles& files);
+
+// Those of `specials` that are in the vocabulary, with their ids; new ones are not made.
+std::vector<AddedToken> special_tokens_of(const TokenizerConfig& config,
+                                          const Vocabulary& vocabulary);
 
 // added_tokens.json, {"content": id}: what it has beyond the configuration's `added`. A token is
 // special when the configuration names it so. "" has none. kCorrupt names the token.

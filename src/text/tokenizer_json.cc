@@ -115,7 +115,8 @@ Result<std::vector<AddedToken>> read_added_tokens(Element root) {
 }
 
 // Appends the tokens that only tokenizer_config.json lists: saving a tokenizer that has got more of
-// them need not write tokenizer.json anew. Tokens that both list are as tokenizer.json has them.
+// them need not write tokenizer.json anew. Tokens that both list are as tokenizer.json has them. A
+// token of the vocabulary that is named as special is one wherever it stands, as in transformers.
 Status append_configured(const TokenizerConfig& config, const Vocabulary& vocabulary,
                          std::vector<AddedToken>& added) {
   Vocabulary listed;
@@ -129,6 +130,9 @@ Status append_configured(const TokenizerConfig& config, const Vocabulary& vocabu
                      "' with id " + std::to_string(token.id) + " contradicts tokenizer.json");
     }
     added.push_back(token);
+  }
+  for (AddedToken& token : special_tokens_of(config, vocabulary)) {
+    if (listed.add(token.id, token.content)) added.push_back(std::move(token));
   }
   return {};
 }
@@ -222,8 +226,8 @@ Result<std::unique_ptr<Tokenizer>> build(Element root, const TokenizerConfig& co
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_json(std::string_view text,
-                                                       std::string_view config_json) {
-  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(config_json));
+                                                       const TokenizerSideFiles& side) {
+  CAUSEWAY_ASSIGN(const TokenizerConfig config, parse_tokenizer_config(side));
   simdjson::dom::parser parser;
   CAUSEWAY_ASSIGN(const Element root, json::parse(parser, text).with_context("tokenizer.json"));
   return build(root, config).with_context("tokenizer.json");

@@ -1,6 +1,6 @@
 // Loads the input as tokenizer.json and, when that works, encodes and decodes with it. The part of
 // the input behind a 0xFF byte, which JSON cannot contain, is the text and the configuration; that
-// is read as added_tokens.json too, and the file as tekken.json.
+// is read as special_tokens_map.json and added_tokens.json too, and the file as tekken.json.
 #include <algorithm>
 #include <cstdint>
 
@@ -20,10 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto added = parse_added_tokens(config, {}); !added.ok()) {
     CAUSEWAY_CHECK(!added.error().message.empty(), "an error without words");
   }
-  if (const auto tekken = load_tekken(input.substr(0, cut), config); tekken.ok()) {
+  if (const auto tekken = load_tekken(input.substr(0, cut), {config}); tekken.ok()) {
     testing::use(**tekken, rest.substr(0, second));
   }
-  const auto tokenizer = load_tokenizer_json(input.substr(0, cut), config);
+  const auto tokenizer = load_tokenizer_json(input.substr(0, cut), {config, config});
   if (!tokenizer.ok()) {
     CAUSEWAY_CHECK(!tokenizer.error().message.empty(), "an error without words");
     return 0;

@@ -86,8 +86,9 @@ Json fallback_file() {
         {"merges", Json::parse(R"([["▁", "a"], ["▁a", "b"], ["a", "b"]])")}}}};
 }
 
-std::unique_ptr<Tokenizer> load(const Json& file, const std::string& config = "") {
-  auto tokenizer = load_tokenizer_json(file.dump(), config);
+std::unique_ptr<Tokenizer> load(const Json& file, const std::string& config = "",
+                                const std::string& special_map = "") {
+  auto tokenizer = load_tokenizer_json(file.dump(), {config, special_map});
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
   return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
 }
@@ -105,8 +106,9 @@ std::string decode(const Tokenizer& tokenizer, const Ids& ids) {
   return text + detokenizer.finish();
 }
 
-Error error_of(const std::string& file, const std::string& config = "") {
-  const auto tokenizer = load_tokenizer_json(file, config);
+Error error_of(const std::string& file, const std::string& config = "",
+               const std::string& special_map = "") {
+  const auto tokenizer = load_tokenizer_json(file, {config, special_map});
   if (tokenizer.ok()) ADD_FAILURE() << "loaded: " << file.substr(0, 200);
   return tokenizer.ok() ? Error{} : tokenizer.error();
 }
@@ -490,7 +492,7 @@ TEST(Hostile, WrongStagesAreNamed) {
        "base64"},
       {"/normalizer", "{}", kBad, "normalizer.type"},
       {"/normalizer", "{\"type\": \"Replace\", \"content\": \"\"}", kBad, "pattern"},
-      {"/pre_tokenizer", "{\"type\": \"UnicodeScripts\"}", kNo, "'UnicodeScripts'"},
+      {"/pre_tokenizer", "{\"type\": \"Scripts\"}", kNo, "'Scripts'"},
       {"/pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}}", kNo, "regular"},
       {"/pre_tokenizer",
        "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Eaten\"}", kNo,
@@ -545,7 +547,7 @@ TEST(Configuration, NumbersOfPythonMayStandWhereTheyAreNotUsed) {
   const std::string file = byte_level_file().dump();
   for (const std::string& number : kNumbersOfPython) {
     const auto tokenizer =
-        load_tokenizer_json(file, "{\"model_max_length\": " + number + ", \"bos_token\": \"A\"}");
+        load_tokenizer_json(file, {"{\"model_max_length\": " + number + ", \"bos_token\": \"A\"}"});
     ASSERT_TRUE(tokenizer.ok()) << number << ": " << tokenizer.error().message;
     EXPECT_EQ((*tokenizer)->bos(), 'A');
   }
