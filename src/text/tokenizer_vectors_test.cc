@@ -1,6 +1,8 @@
 // Equality with token ids that other implementations made, and what must hold on real vocabularies.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/random.h"
 #include "base/testing/rounds.h"
 #include "base/testing/test_data.h"
@@ -142,6 +144,40 @@ INSTANTIATE_TEST_SUITE_P(Real, RealTokenizer,
                                            "tokenizers/qwen3", "tokenizers/qwen1",
                                            "tokenizers/llama-2", "tokenizers/mistral-v1",
                                            "models/stories260K"));
+
+struct TraceCase {
+  const char* tokenizer;
+  const char* trace;
+};
+
+class ShareGpt : public ::testing::TestWithParam<TraceCase> {};
+
+// Prompts and answers of real conversations, as another implementation made ids of them.
+TEST_P(ShareGpt, DecodesAndEncodesToTheSameIds) {
+  CAUSEWAY_TEST_DATA_OR_SKIP(directory, std::string("tokenizers/") + GetParam().tokenizer);
+  CAUSEWAY_TEST_DATA_OR_SKIP(trace, std::string("traces/sharegpt/") + GetParam().trace);
+  const auto tokenizer = load(*directory);
+  ASSERT_NE(tokenizer, nullptr);
+  std::ifstream file(*trace);
+  int texts = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto request = nlohmann::json::parse(line);
+    for (const char* field : {"input_tok_ids", "output_tok_ids"}) {
+      const auto ids = request.at(field).get<std::vector<TokenId>>();
+      const std::string text = decode(*tokenizer, ids, false);
+      const auto again = tokenizer->encode(text, {false, true});
+      ASSERT_TRUE(again.ok()) << again.error().message;
+      EXPECT_EQ(*again, ids) << field << " of request " << texts / 2;
+      ++texts;
+    }
+  }
+  EXPECT_EQ(texts, 600);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Real, ShareGpt,
+    ::testing::Values(TraceCase{"llama-3", "sharegpt-llama-3.1-8b-300-sps10.jsonl"},
+                      TraceCase{"qwen3", "sharegpt-qwen3-30b-a3b-300-sps10.jsonl"}));
 
 // The first has ranks and the second merges; both are the same vocabulary.
 TEST(Qwen1, EncodesAsQwen2Does) {

@@ -7,8 +7,9 @@
 //             "sentencepiece"  tokenizer.model, in base64
 //             "directory"      a folder with any of them
 //           "plain": true: special tokens are neither added nor looked for
+//           "ids": [[...]], to be decoded
 //   stdout  one line each: {"error": "..."} or {"texts": [{"ids": [...], "text": "..."} or
-//           {"error": "..."}]}, "text" being what the ids decode to
+//           {"error": "..."}], "decoded": ["..."]}, "text" being what the ids decode to
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,14 +26,17 @@ using causeway::text::Detokenizer;
 using causeway::text::EncodeOptions;
 using causeway::text::Tokenizer;
 
+std::string decode(const Tokenizer& tokenizer, const std::vector<causeway::text::TokenId>& ids) {
+  Detokenizer detokenizer(tokenizer);
+  std::string decoded;
+  for (const auto id : ids) decoded += detokenizer.push(id, false);
+  return decoded + detokenizer.finish();
+}
+
 Json tokenize(const Tokenizer& tokenizer, const std::string& text, const EncodeOptions& options) {
   const auto ids = tokenizer.encode(text, options);
   if (!ids.ok()) return {{"error", ids.error().message}};
-  Detokenizer detokenizer(tokenizer);
-  std::string decoded;
-  for (const auto id : *ids) decoded += detokenizer.push(id, false);
-  decoded += detokenizer.finish();
-  return {{"ids", *ids}, {"text", decoded}};
+  return {{"ids", *ids}, {"text", decode(tokenizer, *ids)}};
 }
 
 Result<std::unique_ptr<Tokenizer>> load(const Json& request) {
@@ -58,7 +62,11 @@ Json answer(const Json& request) {
   for (const Json& text : request.at("texts")) {
     texts.push_back(tokenize(**tokenizer, text.get<std::string>(), options));
   }
-  return {{"texts", texts}};
+  Json decoded = Json::array();
+  for (const Json& ids : request.value("ids", Json::array())) {
+    decoded.push_back(decode(**tokenizer, ids.get<std::vector<causeway::text::TokenId>>()));
+  }
+  return {{"texts", texts}, {"decoded", decoded}};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """Random tokenizer.json files, one kind for each way that models are published, and texts for them."""
 
 import base64
+import functools
 import struct
 import unicodedata
 
@@ -27,10 +28,12 @@ def newer_characters():
     return found
 
 
-def assigned_characters():
-    """What Unicode 14 assigns, without private use."""
+@functools.cache
+def settled_characters():
+    """What Unicode 14 assigns, without private use and what the library has older tables for."""
+    newer = newer_characters()
     return [chr(code) for code in range(0x110000)
-            if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]
+            if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs") and chr(code) not in newer]
 
 
 BLOCKS = [(0x61, 0x7A)] * 4 + [(0x20, 0x20)] * 4 + [
@@ -41,14 +44,17 @@ BLOCKS = [(0x61, 0x7A)] * 4 + [(0x20, 0x20)] * 4 + [
     (0x1D15E, 0x1D1C0)]
 
 
+@functools.cache
+def blocks_of_characters():
+    allowed = set(settled_characters())
+    return [[chr(c) for c in range(first, last + 1) if chr(c) in allowed] for first, last in BLOCKS]
+
+
 class Texts:
     def __init__(self, rng):
         self.rng = rng
-        newer = newer_characters()
-        self.everything = [c for c in assigned_characters() if c not in newer]
-        allowed = set(self.everything)
-        self.blocks = [[chr(c) for c in range(first, last + 1) if chr(c) in allowed]
-                       for first, last in BLOCKS]
+        self.everything = settled_characters()
+        self.blocks = blocks_of_characters()
 
     def character(self):
         if self.rng.random() < 0.02:

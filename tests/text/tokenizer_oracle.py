@@ -1,5 +1,6 @@
 """Compares the C++ tokenizers with Hugging Face's `tokenizers`: random files of every kind, random texts;
-ids and what they decode to must be equal, or both must fail. Before that, every character alone.
+ids and what they decode to must be equal, or both must fail. Before that, every character alone, and
+UnicodeScripts on every code point.
 
   tokenizer_oracle.py PATH/TO/tokenize [--seed N] [--rounds N]
 """
@@ -7,12 +8,12 @@ ids and what they decode to must be equal, or both must fail. Before that, every
 import argparse
 import json
 import random
-import subprocess
 import sys
 
 import tokenizers
 
 import tokenizer_files as files
+from comparison import Comparison, each
 
 METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
 SPLIT = {"type": "WhitespaceSplit"}
@@ -45,7 +46,8 @@ def normalizers(texts):
 
 def pre_tokenizers():
     behaviors = ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
-    steps = [{"type": kind} for kind in ("Whitespace", "WhitespaceSplit", "BertPreTokenizer")]
+    steps = [{"type": kind} for kind in ("Whitespace", "WhitespaceSplit", "BertPreTokenizer",
+                                         "UnicodeScripts")]
     steps += [{"type": "Digits", "individual_digits": each} for each in (True, False)]
     steps += [{"type": "Punctuation", "behavior": behavior} for behavior in behaviors]
     steps += [{"type": "CharDelimiterSplit", "delimiter": delimiter} for delimiter in ("e", "\u2581")]
@@ -53,7 +55,8 @@ def pre_tokenizers():
     steps += [{"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
               for regex in NESTED_CLASSES]
     return steps + [files.sequence("pretokenizers", *pair) for pair in (
-        (SPLIT, METASPACE), (SPLIT, first), (steps[3], METASPACE), (steps[2], steps[4]))]
+        (SPLIT, METASPACE), (SPLIT, first), (steps[3], METASPACE), (steps[3], first), (steps[4], METASPACE),
+        (steps[2], steps[5]))]
 
 
 def unigram_files(texts):
@@ -112,43 +115,28 @@ def single_character_files():
         step = bert_normalizer() if kind == "BertNormalizer" else {"type": kind}
         yield kind, files.tokenizer(files.bpe(files.BYTES, byte_fallback=True), step), "{}"
     model = {"type": "WordLevel", "vocab": {"?": 0, "a": 1}, "unk_token": "?"}
-    for step in pre_tokenizers()[:6]:
+    for step in pre_tokenizers()[:7]:
         yield step["type"], files.tokenizer(model, None, step, None, {"type": "Fuse"}), "a{}a"
 
 
-class Comparison:
-    def __init__(self, program):
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.texts = 0
-        self.failures = 0
+def compare_scripts(comparison, rng):
+    """UnicodeScripts on every code point, in order and in any order: a mark that starts no word tells where
+    the words are."""
+    mark = dict(METASPACE, replacement="\ue000", split=False)
+    step = files.sequence("pretokenizers", {"type": "UnicodeScripts"}, mark)
+    file = files.tokenizer(files.bpe(files.BYTES, byte_fallback=True), None, step)
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    shuffled = rng.sample(characters, len(characters))
+    for order in (characters, shuffled):
+        for begin in range(0, len(order), 1 << 17):
+            part = "".join(order[begin:begin + (1 << 17)])
+            compare(comparison, "scripts", file, [part[i:i + 64] for i in range(0, len(part), 64)], False)
 
-    def ours(self, file, texts):
-        self.process.stdin.write(json.dumps({"file": file, "texts": texts}).encode() + b"\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
 
-    def run(self, name, file, texts, decode=True):
-        reference = tokenizers.Tokenizer.from_str(json.dumps(file))
-        answer = self.ours(file, texts)
-        if "error" in answer:
-            return self.fail(name, "", "loads", answer["error"])
-        for text, ours in zip(texts, answer["texts"]):
-            self.texts += 1
-            try:
-                ids = reference.encode(text).ids
-            except Exception:  # it raises no narrower class
-                ids = None
-            if ids != ours.get("ids"):
-                self.fail(name, text, ids, ours)
-            elif ids is not None and decode:
-                decoded = reference.decode(ids, skip_special_tokens=False)
-                if decoded != ours["text"]:
-                    self.fail(name, text, decoded, ours["text"])
-
-    def fail(self, name, text, wanted, got):
-        self.failures += 1
-        if self.failures <= 20:
-            print(f"{name}: {ascii(text)}\n  wanted {ascii(wanted)}\n  got    {ascii(got)}")
+def compare(comparison, name, file, texts, decode=True):
+    reference = tokenizers.Tokenizer.from_str(json.dumps(file))
+    comparison.run(name, {"file": file}, texts, each(lambda text: reference.encode(text).ids),
+                   (lambda ids: reference.decode(ids, skip_special_tokens=False)) if decode else None)
 
 
 def main():
@@ -160,14 +148,13 @@ def main():
     comparison = Comparison(options.program)
     texts = files.Texts(random.Random(options.seed))
     for name, file, frame in single_character_files():
-        comparison.run(name, file, [frame.format(c) for c in texts.everything], decode=False)
+        compare(comparison, name, file, [frame.format(c) for c in texts.everything], decode=False)
+    compare_scripts(comparison, texts.rng)
     for _ in range(options.rounds):
         for make in (unigram_files, word_files, bpe_files):
             for name, file in make(texts):
-                comparison.run(name, file, ["", " ", "a"] + [texts.text() for _ in range(150)])
-    comparison.process.stdin.close()
-    print(f"seed {options.seed}: {comparison.texts} texts, {comparison.failures} differ")
-    sys.exit(comparison.failures > 0 or comparison.process.wait() != 0)
+                compare(comparison, name, file, ["", " ", "a"] + [texts.text() for _ in range(150)])
+    sys.exit(comparison.finish(options.seed))
 
 
 if __name__ == "__main__":
