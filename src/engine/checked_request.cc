@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/dcheck.h"
+#include "request/constraint.h"
 
 namespace causeway::engine {
 namespace {
@@ -86,6 +87,12 @@ Status check_length(const request::Request& request, const ModelFacts& facts) {
   return {};
 }
 
+// A form says where the answer ends; banned words do not.
+bool may_end_by_form(const request::Request& request) {
+  return request.constraint != nullptr &&
+         request.constraint->text().kind != request::ConstraintKind::kBannedWords;
+}
+
 Status check_tokens(const request::Request& request, const ModelFacts& facts) {
   if (facts.vocab == 0) return {};
   for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {
@@ -125,7 +132,7 @@ Result<CheckedRequest> CheckedRequest::check(request::Request request, const Mod
   CAUSEWAY_TRY(check_frames(request, facts, frames));
   CAUSEWAY_TRY(check_sampling(request.sampling));
   CAUSEWAY_TRY(check_edits(request, facts));
-  if (request.constraint != nullptr && request.min_tokens > Tokens(0)) {
+  if (may_end_by_form(request) && request.min_tokens > Tokens(0)) {
     return invalid_argument("min_tokens does not go with a form of the answer, which may end it");
   }
   if (request.pooling != request::Pooling::kNone && request.max_tokens != Tokens(1)) {

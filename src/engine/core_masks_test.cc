@@ -8,6 +8,7 @@
 
 #include "engine/engine_core.h"
 #include "engine/testing/core_requests.h"
+#include "request/banned_words.h"
 #include "request/constraint.h"
 
 namespace causeway::engine {
@@ -123,6 +124,25 @@ class CoreMasks : public ::testing::Test {
   EngineCore core_;
   Nanos now_{0};
 };
+
+// Unlike a form they do not end the answer, so that it may have to have some tokens.
+TEST_F(CoreMasks, BannedWordsAreMasksBesideAMinimumOfTokens) {
+  request::Request request = make_request(1, 3, 40);
+  request.stop_tokens = {7};
+  request.min_tokens = Tokens(2);
+  auto banned = request::ban_words({2000, {{100, 100}}});
+  ASSERT_TRUE(banned.ok());
+  request.constraint = *banned;
+  const Status taken = core_.submit(std::move(request), now_);
+  ASSERT_TRUE(taken.ok()) << taken.error().message;
+  core_.start_step(now_);
+  const auto allows_100 = [&] { return (edits(0, 0).mask.at(100 / 32) >> (100 % 32) & 1) != 0; };
+  EXPECT_TRUE(allows_100());
+  end_step();  // with token 100
+  EXPECT_FALSE(allows_100());
+  EXPECT_EQ(edits(0, 0).banned, (std::vector<TokenId>{7}));
+  EXPECT_EQ(executor_.batches.size(), 1u) << "never in two steps at once";
+}
 
 // Decisions of the scheduler that rotates are another plan's.
 class RotaryCoreMasks : public CoreMasks {

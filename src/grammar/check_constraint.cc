@@ -217,6 +217,7 @@ Status check_constraint(const request::ConstraintText& constraint, const Constra
       inner.depth_max += 24;
       return check_schema(text, inner);
     }
+    case ConstraintKind::kBannedWords: return invalid_argument("is no grammar");
   }
   return {};
 }

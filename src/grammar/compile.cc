@@ -204,6 +204,7 @@ xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
     case ConstraintKind::kRegex: return compiler.CompileRegex(constraint.text);
     case ConstraintKind::kGrammar: return compiler.CompileGrammar(constraint.text);
     case ConstraintKind::kStructuralTag: return compiler.CompileStructuralTag(constraint.text);
+    case ConstraintKind::kBannedWords: break;
   }
   throw std::runtime_error("unknown kind");
 }

@@ -20,6 +20,7 @@ enum class ConstraintKind : std::uint8_t {
   kRegex,          // a regular expression that the whole answer matches
   kGrammar,        // EBNF with a rule `root`
   kStructuralTag,  // XGrammar's JSON of literal text and schemas: forced calls of tools
+  kBannedWords,    // no grammar, but words that must not come (banned_words.h)
 };
 
 struct ConstraintText {

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "request/banned_words.h"
 #include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
@@ -64,13 +65,24 @@ TEST_F(ServerTest, BadWordsBecomeABias) {
   for (const TokenId token : {65, 66, 256}) EXPECT_LT(biases[token], -1e29f);
   EXPECT_EQ(biases[67], 1.0f);
   const std::vector<std::string> bad = {
-      R"("bad_words":["A","two"])", R"("bad_words":["A"],"allowed_token_ids":[65])",
-      R"("bad_words":["A"],"allowed_token_ids":[65,256],"min_tokens":1)"};
+      R"("bad_words":["A"],"allowed_token_ids":[65])",
+      R"("bad_words":["A"],"allowed_token_ids":[65,256],"min_tokens":1)",
+      R"("bad_words":["two"],"allowed_token_ids":[111])"};
   for (const std::string& more : bad) {
     EXPECT_EQ(error(chat(more))["param"], "bad_words") << more;
   }
-  EXPECT_EQ(error(chat(bad[0]))["code"], "unsupported");
   EXPECT_EQ(chat(R"("bad_words":["A"],"allowed_token_ids":[65,66])").status, 200);
+}
+
+TEST_F(ServerTest, BadWordsOfSeveralTokensReachTheEngine) {
+  start();
+  ASSERT_EQ(chat(R"("bad_words":["A","two"],"n":2,"min_tokens":3)").status, 200);
+  const auto& constraint = fleet->last().constraint;
+  ASSERT_NE(constraint, nullptr);
+  const auto banned = request::parse_banned_words(constraint->text().text);
+  ASSERT_TRUE(banned.ok());
+  EXPECT_EQ(banned->words, (std::vector<std::vector<TokenId>>{{'t', 'w', 'o'}}));
+  EXPECT_EQ(fleet->last().logit_bias.size(), 1u);
 }
 
 TEST_F(ServerTest, TokensCanBeSpeltAsIds) {

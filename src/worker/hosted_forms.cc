@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "request/banned_words.h"
 #include "worker/hosted_slices.h"
 
 namespace causeway::worker {
@@ -11,6 +12,11 @@ namespace {
 
 // The supervisor has compiled the same within seconds.
 constexpr Nanos kCompileMax = seconds(30);
+
+grammar::Compiler::Outcome banned_words_of(const std::string& text) {
+  CAUSEWAY_ASSIGN(request::BannedWords banned, request::parse_banned_words(text));
+  return request::ban_words(std::move(banned));
+}
 
 }  // namespace
 
@@ -27,6 +33,10 @@ Status HostedSlices::submit_formed(Submit submit) {
 }
 
 void HostedSlices::compile(Submit submit) {
+  if (submit.form.kind == request::ConstraintKind::kBannedWords) {
+    const grammar::Compiler::Outcome outcome = banned_words_of(submit.form.text);
+    return compiled(std::move(submit), outcome);
+  }
   const auto tokens = tokens_of(submit.request.model);
   if (!tokens.ok()) return compiled(std::move(submit), tokens.error());
   request::ConstraintText text = submit.form;

@@ -296,6 +296,21 @@ class Tokens(Suite):
         without = self.complete(**wanted, extra_body={**extra, "bad_words": [word]})
         self.assertNotIn(tokens_of(word)[0], without.choices[0].token_ids)
 
+    def test_bad_words_of_several_tokens(self):
+        def tokens_of(word):
+            return self.post("/tokenize", prompt=word, add_special_tokens=False)["tokens"]
+        words = [a + b for a in "abcdefghijklmnopqrstuvwxyz" for b in "qzxjvk"]
+        word = next(w for w in words if len(tokens_of(w)) == 2 and len(set(tokens_of(w))) == 2)
+        first, second = tokens_of(word)
+        # The first leads until it has come; its penalty then lets the second lead.
+        wanted = {"max_tokens": 6, "temperature": 0, "logit_bias": {str(first): 100, str(second): 80}}
+        extra = {"return_token_ids": True, "ignore_eos": True, "repetition_penalty": 2}
+        free = self.complete(**wanted, extra_body=extra).choices[0].token_ids
+        self.assertEqual(free[:2], [first, second])
+        without = self.complete(**wanted, extra_body={**extra, "bad_words": [word]}).choices[0].token_ids
+        self.assertEqual(without[0], first)
+        self.assertNotIn((first, second), list(zip(without, without[1:])))
+
     def test_echo(self):
         alone = self.complete(temperature=0, max_tokens=4, prompt="Once upon")
         echoed = self.complete(temperature=0, max_tokens=4, prompt="Once upon", echo=True)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "request/banned_words.h"
 #include "server/api/json_write.h"
 
 namespace causeway::server {
@@ -36,37 +37,55 @@ void exclude(TokenId token, std::vector<request::TokenBias>& biases) {
   }
 }
 
+// A word of one token is excluded by a bias, which costs nothing; another one by `banned`.
+MaybeError exclude_tokens(std::vector<TokenId> tokens, const std::string& word,
+                          std::vector<request::TokenBias>& biases, request::BannedWords& banned) {
+  const bool known = std::all_of(tokens.begin(), tokens.end(),
+                                 [&](TokenId token) { return token < banned.vocab; });
+  if (tokens.empty() || !known) {
+    return wrong("`bad_words` has `" + utf8_prefix(word, 64) +
+                     "`, which the model has no tokens to write with",
+                 "unsupported");
+  }
+  if (tokens.size() == 1) {
+    exclude(tokens[0], biases);
+  } else {
+    banned.words.push_back(std::move(tokens));
+  }
+  return {};
+}
+
 MaybeError exclude_word(const std::string& word, const fleet::CatalogueEntry& model,
-                        std::vector<request::TokenBias>& biases) {
+                        std::vector<request::TokenBias>& biases, request::BannedWords& banned) {
   std::vector<TokenId> bare, spaced;
   if (auto error = tokens_of(word, false, model, bare)) return error;
   if (auto error = tokens_of(word, true, model, spaced)) return error;
-  if (bare.size() != 1 || bare[0] >= model.vocab) {
-    return wrong("`bad_words` has `" + utf8_prefix(word, 64) + "`, which is " +
-                     std::to_string(bare.size()) +
-                     " tokens of the model; this server can exclude words of one token only",
-                 "unsupported");
-  }
-  exclude(bare[0], biases);
-  if (spaced.size() == 1 && spaced[0] < model.vocab) exclude(spaced[0], biases);
-  return {};
+  // As in vLLM: where the space only puts a token in front, the word behind it is excluded already.
+  const bool two_spellings = !bare.empty() && spaced.size() == bare.size() && spaced[0] != bare[0];
+  if (auto error = exclude_tokens(std::move(bare), word, biases, banned)) return error;
+  return two_spellings ? exclude_tokens(std::move(spaced), word, biases, banned) : MaybeError();
 }
 
 }  // namespace
 
 MaybeError set_bad_words(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                          request::Request& request) {
+  request::BannedWords banned;
+  banned.vocab = model.vocab;
   for (const std::string& word : asked.bad_words) {
-    if (auto error = exclude_word(word, model, request.logit_bias)) return error;
+    if (auto error = exclude_word(word, model, request.logit_bias, banned)) return error;
   }
   if (std::ssize(request.logit_bias) > request::kEditedTokensMax) {
     return wrong("`bad_words` and `logit_bias` name more than " +
                  std::to_string(request::kEditedTokensMax) + " tokens");
   }
   const auto excluded = [&](std::int64_t token) {
-    return std::any_of(request.logit_bias.begin(), request.logit_bias.end(), [&](const auto& bias) {
-      return bias.token == token && bias.bias == kForbidden;
-    });
+    const auto& words = banned.words;
+    return std::any_of(
+               request.logit_bias.begin(), request.logit_bias.end(),
+               [&](const auto& bias) { return bias.token == token && bias.bias == kForbidden; }) ||
+           std::any_of(words.begin(), words.end(),
+                       [&](const auto& word) { return word.back() == token; });
   };
   const auto ends = [&](std::int64_t token) {
     const auto& stops = request.stop_tokens;
@@ -76,8 +95,12 @@ MaybeError set_bad_words(const GenerationRequest& asked, const fleet::CatalogueE
   if (std::any_of(allowed.begin(), allowed.end(), excluded) &&
       std::all_of(allowed.begin(), allowed.end(),
                   [&](std::int64_t token) { return excluded(token) || ends(token); })) {
-    return wrong("`bad_words` leaves none of the `allowed_token_ids` to begin with");
+    return wrong("`bad_words` may leave none of the `allowed_token_ids`");
   }
+  if (banned.words.empty()) return {};
+  auto constraint = request::ban_words(std::move(banned));
+  if (!constraint.ok()) return wrong("`bad_words`: " + constraint.error().message);
+  request.constraint = *std::move(constraint);
   return {};
 }
 

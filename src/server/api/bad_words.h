@@ -1,5 +1,4 @@
-// Words that are not to be generated: vLLM's `bad_words`, as far as a bias of single tokens can do
-// it.
+// Words that are not to be generated: vLLM's `bad_words`.
 #pragma once
 
 #include "fleet/fleet.h"
@@ -8,10 +7,10 @@
 
 namespace causeway::server {
 
-// Excludes the token of each bad word, and that of the word with a space before it, by a bias that
-// nothing outweighs. Errors 400 name `bad_words`: a word of several tokens (an exclusion would
-// depend on the tokens before it), too many of them, or no allowed token left. After stop tokens
-// and logit_bias were set.
+// Excludes each bad word, and the word with a space before it where that is another spelling of as
+// many tokens: one of one token by a bias that nothing outweighs, another one by the request's
+// constraint. Errors 400 name `bad_words`: a word that the model cannot write, too many of them, or
+// no allowed token that is certainly left. After stop tokens and logit_bias were set.
 MaybeError set_bad_words(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                          request::Request& request);
 

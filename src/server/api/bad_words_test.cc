@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "request/banned_words.h"
 #include "server/testing/byte_model.h"
 
 namespace causeway::server {
@@ -43,7 +44,44 @@ TEST(BadWords, ExcludeTheWordWithAndWithoutASpace) {
   // " ye" is two tokens, which are not excluded.
   EXPECT_THAT(excluded({"ye"}), ElementsAre(303));
   EXPECT_THAT(excluded({"no", "no", "n"}), ElementsAre(300, 301, 'n'));
-  EXPECT_THAT(excluded({"nope"}), ElementsAre(-1));
+}
+
+// The words of several tokens that a request must not have.
+std::vector<std::vector<TokenId>> banned(const std::vector<std::string>& words) {
+  GenerationRequest asked;
+  asked.bad_words = words;
+  request::Request request;
+  const auto entry = model();
+  EXPECT_FALSE(set_bad_words(asked, *entry, request));
+  if (request.constraint == nullptr) return {};
+  auto parsed = request::parse_banned_words(request.constraint->text().text);
+  EXPECT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->vocab, 304);
+  return parsed->words;
+}
+
+TEST(BadWords, OfSeveralTokensAreBannedAsAWhole) {
+  EXPECT_THAT(banned({"no", "ye"}), ElementsAre());
+  // " nope" is as many tokens, and another word; " xno" is one more.
+  EXPECT_THAT(
+      banned({"nope", "xno"}),
+      ElementsAre(ElementsAre(300, 'p', 'e'), ElementsAre(301, 'p', 'e'), ElementsAre('x', 300)));
+  EXPECT_THAT(excluded({"nope", "no"}), ElementsAre(300, 301));
+}
+
+TEST(BadWords, LeaveAnAllowedToken) {
+  const auto entry = model();
+  GenerationRequest asked;
+  asked.bad_words = {"xy", "no"};
+  request::Request request;
+  asked.allowed_token_ids = {'y', 300};
+  const auto error = set_bad_words(asked, *entry, request);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->param, "bad_words");
+  asked.allowed_token_ids = {'y', 'x'};
+  request::Request other;
+  EXPECT_FALSE(set_bad_words(asked, *entry, other));
+  EXPECT_NE(other.constraint, nullptr);
 }
 
 TEST(BadWords, AreCountedWithTheBiases) {
