@@ -1,20 +1,20 @@
 # Precompiled headers: reading the common headers is a third of what compiling a file costs. And joined
-# files: with CAUSEWAY_JOINED, the sanitizers' and the demo's builds compile the files of a library
-# kJoinedFiles at a time, as one, which costs half of what they cost apart. So the names in the unnamed
-# namespaces of a module's files are different ones.
+# files: the files of a library are compiled kJoinedFiles at a time, as one, which costs half of what
+# they cost apart. So the names in the unnamed namespaces of a module's files are different ones. All
+# presets have both but `debug`, which notices a header that a file uses and does not include; to work
+# on one file for long, configure with -DCAUSEWAY_JOINED=OFF.
 #
 # causeway_apart(TARGET…)         its files are never joined.
-# causeway_precompiled(TARGET…)   these targets read them in builds with CAUSEWAY_PRECOMPILED, which are
-#                                 the sanitizers' and the demo's. Other builds have none for libraries,
-#                                 so that they notice a header that a file uses and does not include.
-#                                 Under a sanitizer and in the demo's build with -O0, which more than
-#                                 halves the cost of a file.
+# causeway_precompiled(TARGET…)   these targets are joined and read the headers in builds with
+#                                 CAUSEWAY_JOINED and CAUSEWAY_PRECOMPILED. Under a sanitizer and in the
+#                                 demo's build with -O0, which more than halves the cost of a file.
 # causeway_optimized(TARGET…)     likewise, but never with -O0: for modules whose tests compute for so
 #                                 long that optimizing them pays.
-# causeway_for_program(TARGET…)   likewise in every build, with -O0 where the former have it: for what
-#                                 only the program has.
-# causeway_for_tests(TARGET…)     likewise in every build, with those of tests. What is measured is in
-#                                 the libraries; the tests' own code is compiled with -O1.
+# causeway_for_program(TARGET…)   likewise, with precompiled headers in every build: for what only the
+#                                 program has.
+# causeway_for_tests(TARGET…)     with precompiled headers in every build, those of tests, and never
+#                                 joined. What is measured is in the libraries; the tests' own code is
+#                                 compiled with -O1.
 set(kCommonHeaders
   <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
   <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span>
