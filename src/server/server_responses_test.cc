@@ -91,7 +91,8 @@ class Responses : public ServerTest {
   // Ends by an error, behind `told` once it is released.
   void fail_behind(const std::string& told) {
     fleet->on_submit = [=](const request::Request&) -> Result<Script> {
-      Script script = says(told);
+      // With its last token a script ends, so that one more is to come.
+      Script script = says(told.empty() ? told : told + "!");
       script.reason = request::FinishReason::kError;
       script.error = "step failed";
       script.held = true;
