@@ -100,8 +100,11 @@ ResponseWriter::Outcome ResponseWriter::finish(std::string& out, const Usage& us
 
 void ResponseWriter::append_failure(std::string& out, const ApiError& error) {
   append_begin(out);
+  // Its item ends without events, and so these are not counted.
   std::string untold;
+  const std::int64_t sequence = sequence_;
   if (open_) close(untold, "incomplete");
+  sequence_ = sequence;
   append_response_event(out, "response.failed", {.status = "failed", .error = &error});
 }
 
