@@ -17,18 +17,23 @@ bool is_ready(const ServedModel& model) {
   return model.status == "ready" || model.status == "active" || model.status.empty();
 }
 
-// The models, when all are ready if that is waited for.
+// The models, when the server answers and all are ready if that is waited for.
 Result<std::vector<ServedModel>> catalogue_of(const ReplayTarget& target, const Clock& clock) {
   const Nanos begin = clock.now();
   while (true) {
-    CAUSEWAY_ASSIGN(auto models, served_models(target.endpoint));
-    const auto ready = std::count_if(models.begin(), models.end(), is_ready);
-    if (target.ready_max == Nanos(0) || ready == std::ssize(models)) return models;
-    if (clock.now() - begin >= target.ready_max) {
+    auto models = served_models(target.endpoint);
+    const bool late = clock.now() - begin >= target.ready_max;
+    const bool may_come = !models.ok() && models.error().code == ErrorCode::kUnavailable;
+    if (!models.ok() && (late || !may_come)) return models.error();
+    const std::int64_t all = models.ok() ? std::ssize(*models) : 0;
+    const std::int64_t ready =
+        all > 0 ? std::count_if(models->begin(), models->end(), is_ready) : 0;
+    if (models.ok() && (target.ready_max == Nanos(0) || ready == all)) return models;
+    if (late) {
       return Error{ErrorCode::kDeadlineExceeded,
                    fmt::format("{} of {} models are ready after {:.0f} s: see the server's log, or "
                                "--wait-ready",
-                               ready, models.size(), to_seconds(target.ready_max))};
+                               ready, all, to_seconds(target.ready_max))};
     }
     pause_until(clock.now() + kReadyPoll, clock);
   }
