@@ -23,8 +23,13 @@ using boost::system::error_code;
 constexpr std::chrono::milliseconds kNoticeTime{2000};
 constexpr std::chrono::milliseconds kAcceptRetryTime{50};
 constexpr std::chrono::milliseconds kKeepPeriod{100};  // how exactly models leave
-// Connections beyond the limit while idle ones are being closed for them.
+// Connections beyond the limit while idle ones are being closed for them. Where so many are, the
+// next waits until some have gone: a crowd arrives faster than idle ones are closed.
 constexpr std::int64_t kGivingWayMax = 64;
+constexpr std::chrono::milliseconds kGivingWayPeriod{1};
+constexpr int kGivingWayTries = 200;
+
+enum class Room { kThere, kSoon, kNone };
 
 Result<tcp::endpoint> endpoint_of(const std::string& host, std::uint16_t port) {
   error_code error;
@@ -87,10 +92,10 @@ class Server::Impl final : public engine::OutputSink {
   asio::awaitable<void> keep_models();
   Status ask(fleet::AskKind kind, ModelId model);
   // Whether one connection more may come, which is counted then; where all places are taken, for an
-  // idle one that goes. On the first worker's thread.
-  bool make_room(Door door);
+  // idle one that goes. kSoon: others are going already. On the first worker's thread.
+  Room make_room(Door door);
   bool close_an_idle_one();
-  void admit(Worker& worker, tcp::socket socket, Door door);
+  asio::awaitable<void> admit(Worker& worker, tcp::socket socket, Door door);
   void abort_all(bool connections);
   // Waits until `count` is zero; false: it is not after `limit`.
   bool wait_for_none(std::int64_t ServerContext::*count, std::chrono::nanoseconds limit);
@@ -227,7 +232,7 @@ asio::awaitable<void> Server::Impl::accept(Listener& listener) {
     tcp::socket socket = co_await acceptor.async_accept(
         worker.io(), asio::redirect_error(asio::use_awaitable, error));
     if (!error) {
-      admit(worker, std::move(socket), listener.door);
+      co_await admit(worker, std::move(socket), listener.door);
     } else if (acceptor.is_open()) {
       // Out of descriptors, most likely: connections that end give some back.
       retry.expires_after(kAcceptRetryTime);
@@ -238,18 +243,19 @@ asio::awaitable<void> Server::Impl::accept(Listener& listener) {
 
 // So that clients of the one port do not keep those of the other out, nor those that say nothing
 // those that do.
-bool Server::Impl::make_room(Door door) {
+Room Server::Impl::make_room(Door door) {
   const std::lock_guard lock(context_.mutex);
   std::int64_t& admin = context_.admin_connections;
   if (door == Door::kAdmin) {
-    if (admin >= options_.admin->connections_max) return false;
+    if (admin >= options_.admin->connections_max) return Room::kNone;
     ++admin;
   } else {
     const std::int64_t beyond = context_.connections - admin - options_.limits.connections_max;
-    if (beyond >= kGivingWayMax || (beyond >= 0 && !close_an_idle_one())) return false;
+    if (beyond >= kGivingWayMax) return Room::kSoon;
+    if (beyond >= 0 && !close_an_idle_one()) return Room::kNone;
   }
   ++context_.connections;
-  return true;
+  return Room::kThere;
 }
 
 bool Server::Impl::close_an_idle_one() {
@@ -259,8 +265,15 @@ bool Server::Impl::close_an_idle_one() {
   return false;
 }
 
-void Server::Impl::admit(Worker& worker, tcp::socket socket, Door door) {
-  if (!make_room(door)) {
+asio::awaitable<void> Server::Impl::admit(Worker& worker, tcp::socket socket, Door door) {
+  Room room = make_room(door);
+  asio::steady_timer timer(workers_[0]->io());
+  for (int tries = 0; room == Room::kSoon && tries < kGivingWayTries; ++tries) {
+    timer.expires_after(kGivingWayPeriod);
+    co_await timer.async_wait(asio::use_awaitable);
+    room = make_room(door);
+  }
+  if (room != Room::kThere) {
     ApiError error = queue_full("too many connections");
     error.status = 503;
     AnswerHead head;
@@ -269,7 +282,7 @@ void Server::Impl::admit(Worker& worker, tcp::socket socket, Door door) {
     error_code ignored;
     socket.non_blocking(true, ignored);
     socket.write_some(asio::buffer(answer), ignored);
-    return;
+    co_return;
   }
   asio::post(worker.io(), [this, &worker, door, moved = std::move(socket)]() mutable {
     asio::co_spawn(worker.io(), run_session(context_, worker, std::move(moved), door),
