@@ -3,7 +3,8 @@
 
     tools/plot/plot.py bench-transfer.json docs/measurements/transfer-h200
 
-writes docs/measurements/transfer-h200-sizes-in.svg and so on."""
+writes docs/measurements/transfer-h200-sizes-in.svg and so on. With --beside, replays of one list are
+drawn in one chart, each under its file's name."""
 
 import argparse
 import json
@@ -38,10 +39,12 @@ def main():
                         help="of `causeway bench transfer`, `switch`, `catalogue`, `slo` or `stream`, or of `causeway"
                              " replay`; the rows of several transfers are joined")
     parser.add_argument("prefix", help="of the files to write")
+    parser.add_argument("--beside", action="store_true", help="the files are replays of one list")
     options = parser.parse_args()
     documents = [json.loads(file.read_text(encoding="utf-8")) for file in options.json]
+    named = {file.stem: document for file, document in zip(options.json, documents)}
     made = 0
-    for name, text in charts(documents):
+    for name, text in replay.beside(named) if options.beside else charts(documents):
         path = Path(f"{options.prefix}-{name}.svg")
         path.write_text(text, encoding="utf-8")
         print(path)

@@ -95,6 +95,16 @@ class Replay(unittest.TestCase):
         self.assertIn("here &amp; now", charts["replay-server-ttft"])
         self.assertIn("each 3 s", charts["replay-simulated-ttft"])
 
+    def test_runs_of_one_list_are_drawn_beside_each_other(self):
+        runs = {"reload": self.document("server"), "at home": self.document("server")}
+        charts = dict(plot.replay.beside(runs))
+        self.assertEqual(set(charts), {"replay-beside"})
+        for name in runs:
+            self.assertIn(name, charts["replay-beside"])
+        self.assertEqual(len(xml.fromstring(charts["replay-beside"]).findall(f"{SVG}polyline")), 2)
+        with self.assertRaisesRegex(ValueError, "one length"):
+            dict(plot.replay.beside({"a": self.document("server"), "b": self.document("server", 3)}))
+
     def test_nothing_replayed_gives_nothing(self):
         self.assertEqual(dict(plot.charts([{**self.document("server"), "slots": []}])), {})
 

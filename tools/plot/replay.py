@@ -19,4 +19,16 @@ def replay(document):
                 f"{title}, {document['source']}", f"s{each}", unit, lines)
 
 
+def beside(documents):
+    """The longest wait for the first token of each slot; `documents`: name → a run of the same list."""
+    lengths = {document["slot_s"] for document in documents.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"runs of one list have slots of one length, these have {sorted(lengths)} s")
+    length = lengths.pop()
+    lines = {name: [(length * i, slot["ttft_most_ms"]) for i, slot in enumerate(document["slots"])]
+             for name, document in documents.items()}
+    yield "replay-beside", svg.lines("longest wait for a first token, by the second of arrival",
+                                     "s" if length == 1 else f"s, each {length:g} s", "ms", lines)
+
+
 CHARTS = {"replay": replay}
