@@ -2,6 +2,7 @@
 """A catalogue of many models, served by a whole GPU and by slices, and asked in Zipf's order.
 
 Writes figures as `causeway bench` does: who kept the targets, and how long the slowest waited. With
+--baseline also on the first of the slices with other options, such as "--switching reload". With
 --kills also from a worker process that is killed (kill -9) so often meanwhile: how long it took to
 serve again, and each part of that.
 CAUSEWAY_BINARY and CAUSEWAY_TEST_DEVICE as in running_server.py.
@@ -106,6 +107,11 @@ def figures(report, slices):
     return rows
 
 
+def baseline(rows):
+    """What others do has no bar to keep."""
+    return [{**row, "wanted": 0, "met": True} for row in rows]
+
+
 def restarts(arguments, folder):
     """Of a worker that is killed: what its log lines say, the median and the worst."""
     kv_host = KILLED_KV[1 if arguments.tiny else 0]
@@ -135,6 +141,8 @@ def main():
     parser.add_argument("--models", type=int, default=87)
     parser.add_argument("--tiny", action="store_true", help="models of a few hundred KB")
     parser.add_argument("--slices", nargs="*", default=["all"])
+    parser.add_argument("--baseline", metavar="OPTIONS", action="append", default=[],
+                        help="of the server, with the first of the slices; may be repeated")
     parser.add_argument("--kills", type=int, default=0, help="of a worker, in a replay of its own")
     parser.add_argument("--rate", type=float, default=20)
     parser.add_argument("--seconds", type=float, default=15)
@@ -148,6 +156,9 @@ def main():
         assert made.returncode == 0, made.stderr
         for slices in arguments.slices:
             rows += figures(replay(arguments, folder, slices)[0], slices)
+        for options in arguments.baseline:
+            report = replay(arguments, folder, arguments.slices[0], options.split())[0]
+            rows += baseline(figures(report, f"{arguments.slices[0]} {options}"))
         if arguments.kills:
             rows += restarts(arguments, folder)
     for row in rows:

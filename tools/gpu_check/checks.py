@@ -19,6 +19,8 @@ SHAREGPT_BAR = 1.35
 NOT_OVERLAPPED_MAX = 0.03  # of a decode step
 LOAD_DISK_BYTES = 20e9  # free, for the files of an 8B model, or of a catalogue
 FLEET_GIB = 104  # of host memory, for a catalogue of 93 GB and what serves it
+FLEET_BASELINES = ("--switching reload", "--switching sleep", "--placement shared",
+                   "--placement random")
 
 FAMILIES = ("gemma2", "gemma3_text", "llama", "mistral", "mixtral", "phi3", "qwen2", "qwen3",
             "qwen3_moe")
@@ -225,6 +227,17 @@ class Checks:
                           ["bench", "switch", "--model-config", file, "--json", "{json}"], 120,
                           parsers.figure_rows("bench switch"), files=("json",), missing=missing)
 
+    def reload_figures(self):
+        """A switch beside a full reload and beside sleep and wake; models of Llama-3.2-3B's shape."""
+        data = self.places.data
+        file = data / "configs/Llama-3.2-3B-Instruct.json" if data else None
+        missing = "" if file and file.exists() else (
+            "no Llama-3.2-3B-Instruct.json: CAUSEWAY_TEST_DATA is unset")
+        return self.bench("bench reload", "causeway",
+                          ["bench", "switch", "--model-config", file, "--baselines", "--rounds", "3",
+                           "--neighbour-batch", "0", "--json", "{json}"], 90,
+                          parsers.figure_rows("bench reload"), files=("json",), missing=missing)
+
     def stream_figures(self):
         """Half of a model of Llama-3.1-8B's shape streamed, beside another that is cached."""
         file, missing = self.llama()
@@ -252,10 +265,12 @@ class Checks:
         return part
 
     def fleet_figures(self):
-        """On a whole GPU and on two slices of it; and how long a worker that is killed takes to serve
-        again."""
+        """On a whole GPU and on two slices of it; how long a worker that is killed takes to serve
+        again; and what others do with the same slices."""
+        ways = [word for options in FLEET_BASELINES for word in ("--baseline", options)]
         return [self.fleet("fleet", 140, "--slices", "all", "2x56"),
-                self.fleet("worker restart", 90, "--slices", "--kills", "3", "--seconds", "24")]
+                self.fleet("worker restart", 90, "--slices", "--kills", "3", "--seconds", "24"),
+                self.fleet("baselines", 260, "--slices", "4x24", "--seconds", "10", *ways)]
 
     def load_figures(self):
         """A server's start and loads beside a model that decodes; files of Llama-3.1-8B's shape."""
@@ -339,4 +354,4 @@ class Checks:
                 self.bench("bench moe", "moe_gpu_bench", [], 40, parsers.moe_rows("bench moe")),
                 topology, transfer, self.kv_figures(), self.prefix_figures(), self.slo_figures(),
                 host, peer, self.workload_figures(gpus),
-                self.load_figures(), *self.fleet_figures()]
+                self.load_figures(), self.reload_figures(), *self.fleet_figures()]
