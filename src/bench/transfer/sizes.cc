@@ -13,13 +13,14 @@ constexpr Bytes kSwitchSeen = mib(8);  // 0.5 µs are 0.3 % of it
 
 // How often each way is timed at most, and for how long: the median of a handful is a toss of a
 // coin on a busy host. Up to 1 MiB a run takes microseconds, and tenths of them count.
+// A thousand runs of those take less than 0.1 s, so `quick` does not leave any out.
 struct Effort {
   int runs;
   Nanos time;
 };
 constexpr Effort kSmall{1000, millis(200)};
 constexpr Effort kLarge{200, millis(60)};
-constexpr Effort kSmallQuick{100, millis(200)};
+constexpr Effort kSmallQuick{1000, millis(10)};
 constexpr Effort kLargeQuick{50, millis(20)};
 
 struct Times {
