@@ -80,7 +80,7 @@ bool is_too_large(std::string_view number) {
          0;
 }
 
-// What is to stand in the token's place, added to `out`; false when it may stay.
+// Adds to `out` what replaces the token; false when the token may stay as it is.
 bool append_plain(std::string_view token, std::string& out) {
   const bool negative = token.starts_with('-');
   if (token == "NaN" || token == "Infinity" || token == "-Infinity") {

@@ -7,7 +7,7 @@
 namespace causeway::device {
 namespace {
 
-// Extents that are mapped while the lock is held once: on a GPU less than a millisecond.
+// Extents that are mapped while the lock is held once; on a GPU that takes less than a millisecond.
 constexpr std::int64_t kMapBatch = 16;
 
 }  // namespace
@@ -204,7 +204,7 @@ Status Arena::map(ExtentId first, std::int64_t count, ArenaMemory::Fill fill) {
     }
     if (mapped.ok()) continue;
     unmap_in_batches(first.value, at - first.value);
-    trim();  // what others may need more
+    trim();  // others may need that memory more
     return mapped.error().with_context("memory for " + std::to_string(count) + " extents, " +
                                        std::to_string((extent_bytes_ * count).count >> 20) +
                                        " MiB in all");
@@ -256,7 +256,7 @@ void Arena::trim() {
 
 std::int64_t Arena::extents_for(Bytes bytes) const {
   CAUSEWAY_CHECK(bytes.count >= 0, "a negative size");
-  // Not by rounding up, which would overflow near the largest size.
+  // Written without rounding up, which would overflow near the largest size.
   const std::int64_t rest = bytes.count % extent_bytes_.count > 0 ? 1 : 0;
   return std::max<std::int64_t>(1, bytes / extent_bytes_ + rest);
 }

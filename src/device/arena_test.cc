@@ -18,7 +18,7 @@ namespace {
 
 constexpr Bytes kExtent = kib(64);
 
-// Knows which extents are mapped; fails when told, or when more than `most` would be.
+// Records which extents are mapped; fails when told to, or when more than `most` would be mapped.
 struct Mapped {
   std::set<std::int64_t> extents;
   bool fail = false;

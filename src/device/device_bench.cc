@@ -1,4 +1,4 @@
-// What the CPU backend's machinery costs, beside plain memcpy of the same run.
+// What the CPU backend costs, beside plain memcpy of the same run.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -68,7 +68,7 @@ BENCHMARK(copy_batch)
     ->MeasureProcessCPUTime()
     ->UseRealTime();
 
-// From submitting nothing to do until it is known to be done.
+// From submitting empty work until it is known to be done.
 void stream_round_trip(benchmark::State& state) {
   Machine m;
   const auto stream = m.device->make_stream("round trips").value();

@@ -1,5 +1,5 @@
 // The CUDA backend on a real GPU: the conformance suite, and what only a GPU can show: kernels on
-// slices, zero-copy reads, capture, time-outs behind real work, memory running out, and a faulting
+// slices, zero-copy reads, capture, time-outs behind real work, exhausted memory, and a faulting
 // kernel. One GPU is enough; peers are used when there are two.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -180,7 +180,7 @@ TEST_F(GpuTest, BatchesAreCapturedAsSingleCopies) {
     copies.push_back({MemoryAddress::in_arena(device_->id(), kib(64) * i),
                       MemoryAddress::in_host({region_, kib(64) * (7 - i)}), kib(64)});
   }
-  // Registered before, because that cannot happen while capturing.
+  // Registered before, because registering is not possible while capturing.
   ASSERT_TRUE(cuda_address_of(*device_, {region_, Bytes(0)}, kib(64)).ok());
   cudaGraph_t graph = nullptr;
   {
@@ -240,7 +240,8 @@ TEST_F(GpuTest, WaitsEndWhileTheGpuWorksOn) {
   EXPECT_TRUE(device_->health().ok());
 }
 
-// A kernel behind a semaphore sees what the copy before it brought, and no host thread is between.
+// A kernel behind a semaphore sees the bytes of the copy before it, without a host thread in
+// between.
 TEST_F(GpuTest, KernelsWaitForCopiesBySemaphore) {
   ASSERT_TRUE(device_->capabilities().semaphores);
   const Extents extents = device_->arena().allocate(2, Arena::End::kLow).value();
@@ -302,8 +303,9 @@ TEST_F(GpuTest, SemaphoresServeSlicesWithSmsOfTheirOwn) {
   EXPECT_TRUE(back->wait(1, kPatience).ok());
 }
 
-// What a wait costs: the caller where the value is there, else the caller and the GPU. Fewer than a
-// thousand stand in a stream at a time, as the driver holds up whoever enqueues more.
+// The cost of a wait: to the caller where the value is reached, otherwise to the caller and the
+// GPU. Fewer than a thousand stand in a stream at a time, because the driver blocks a thread that
+// enqueues more.
 TEST_F(GpuTest, SemaphoreWaitsCostLittle) {
   constexpr int kWaits = 250;
   const auto gate = device_->make_semaphore().value();
@@ -367,7 +369,7 @@ TEST_F(GpuTest, AWaitEndsSoonAfterTheRaise) {
   EXPECT_TRUE(reached(answer->value(), 50));
 }
 
-// Events tell GPU time on the machine's clock: compared with what the host sees.
+// Events give GPU time on the machine's clock; it is compared with the host's readings.
 TEST_F(GpuTest, EventTimesAgreeWithTheClock) {
   const auto stream = device_->make_stream("s").value();
   const auto first = device_->make_event().value();
@@ -402,7 +404,7 @@ TEST_F(GpuTest, ExtentsRunOutWithTheNumbersAndComeBack) {
   EXPECT_NE(more.error().message.find("2048 MiB in all"), std::string::npos);
   EXPECT_NE(more.error().message.find("free"), std::string::npos);
   EXPECT_NE(more.error().message.find("whole"), std::string::npos);
-  const auto few = device_->arena().allocate(1, Arena::End::kHigh);  // trying cost nothing
+  const auto few = device_->arena().allocate(1, Arena::End::kHigh);  // trying had no cost
   EXPECT_TRUE(few.ok());
   most = Extents();
   device_->arena().trim();
@@ -427,13 +429,13 @@ TEST_F(GpuTest, MappingExtentsIsFast) {
   }
   std::printf("4 GiB in 128 extents: create, map and zero %.2f ms, unmap %.2f ms (medians of 5)\n",
               median(map_ms), median(unmap_ms));
-  // 8 to 12 ms and 9 ms on H200s. So much more would mean that each extent waits for the device.
+  // 8 to 12 ms and 9 ms on H200s. Much more would mean that each extent waits for the device.
   constexpr double kMostMs = 250;
   EXPECT_LT(median(map_ms), kMostMs);
   EXPECT_LT(median(unmap_ms), kMostMs);
 }
 
-// Memory goes round between two models' ranges.
+// Memory moves between two models' ranges.
 TEST_F(GpuTest, CommittingRecycledExtentsIsFast) {
   constexpr int kExtents = 128;
   AddressRange a = device_->arena().reserve(kExtents).value();

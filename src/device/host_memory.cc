@@ -19,7 +19,7 @@
 
 #include "device/memory_headroom.h"
 
-// Younger than the C library's headers that some builds use.
+// Newer than the C library's headers of some builds.
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -54,7 +54,8 @@ struct Mapping {
   }
 };
 
-// Keeping memory back for the rest of the machine is what makes the check more than a coincidence:
+// Memory that is kept back for the rest of the machine, because page tables, the heap and the
+// kernel grow while a region is touched, after the check.
 // page tables, the heap and the kernel grow while a region is touched.
 Bytes reserve_of(Bytes headroom) { return std::min(headroom / 32, mib(512)); }
 
@@ -68,8 +69,8 @@ Status check_headroom(const HostRegionOptions& options, Bytes bytes) {
                    "; make the pool smaller or free memory");
 }
 
-// Maps the descriptor at a multiple of the huge page, without which no page of it can be huge; null
-// and errno on failure.
+// Maps the descriptor at a multiple of the huge page size, because otherwise no page of it can be
+// huge; null and errno on failure.
 std::byte* map_aligned(int fd, Bytes bytes, int protection) {
   const std::size_t reserved = to_size(bytes + kHugePage);
   void* address =
@@ -91,7 +92,7 @@ std::byte* map_aligned(int fd, Bytes bytes, int protection) {
   return base;
 }
 
-// Opens and maps without touching. With `hugetlb` the kernel reserves the pages here or fails.
+// Opens and maps without touching. With `hugetlb` the kernel reserves the pages here, or fails.
 Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
   Mapping mapping;
   mapping.bytes = bytes;
@@ -102,7 +103,7 @@ Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
   if (::ftruncate(mapping.fd, bytes.count) != 0) {
     return io_error("sizing host region '" + name + "' to " + in_mib(bytes), errno);
   }
-  // Processes that the descriptor is shared with cannot take pages away from this one.
+  // Other processes that share the descriptor cannot shrink it.
   if (::fcntl(mapping.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return io_error("sealing host region '" + name + "'", errno);
   }
@@ -117,7 +118,7 @@ Result<Mapping> map_region(const std::string& name, Bytes bytes, bool hugetlb) {
   return mapping;
 }
 
-// What another process allocated: its whole size, which it cannot change any more.
+// The whole size of what another process allocated, which that process cannot change any more.
 Result<Mapping> map_shared(int fd, Bytes bytes, HostAccess access) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   struct stat status {};
@@ -147,12 +148,12 @@ int populate(std::byte* begin, Bytes length) {
   return result;
 }
 
-// Touches [offset, offset + length); 0 or an errno.
+// Touches [offset, offset + length); returns 0 or an errno.
 int touch(const Mapping& mapping, Bytes offset, Bytes length, bool huge_pages) {
   std::byte* begin = mapping.base + offset.count;
   if (huge_pages && !mapping.hugetlb) {
-    // One small page in each huge one, and a collapse fills the others in. Refused by many systems:
-    // then the call below does it in whatever pages there are.
+    // Touches one small page in each huge one; a collapse fills in the others. Many systems refuse
+    // that, and then the call below uses the pages that there are.
     for (Bytes at; at + kHugePage <= length; at += kHugePage) {
       if (populate(begin + at.count, Bytes(1)) != 0) break;
       if (::madvise(begin + at.count, to_size(kHugePage), MADV_COLLAPSE) != 0) break;
@@ -161,7 +162,7 @@ int touch(const Mapping& mapping, Bytes offset, Bytes length, bool huge_pages) {
   const int result = populate(begin, length);
   if (result == 0) return 0;
   if (errno != EINVAL) return errno;
-  // Before Linux 5.14. Reserving first turns a full system into an error instead of a SIGBUS.
+  // Needed before Linux 5.14. Reserving first makes a full system an error instead of a SIGBUS.
   if (::fallocate(mapping.fd, 0, offset.count, length.count) != 0) return errno;
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   for (std::int64_t at = 0; at < length.count; at += page) {
@@ -170,8 +171,8 @@ int touch(const Mapping& mapping, Bytes offset, Bytes length, bool huge_pages) {
   return 0;
 }
 
-// First touch by several threads: it is what makes fresh memory slow, and each thread's pages lie
-// near its CPU, so that a large region is spread over all sockets.
+// Several threads touch the memory first: that is the slow part of new memory, and each thread's
+// pages lie near its CPU, so a large region is spread over all sockets.
 Status touch_all(const Mapping& mapping, const HostRegionOptions& options) {
   const std::int64_t slices = (mapping.bytes + kTouchSlice - Bytes(1)) / kTouchSlice;
   std::atomic<std::int64_t> next{0};
@@ -192,7 +193,7 @@ Status touch_all(const Mapping& mapping, const HostRegionOptions& options) {
   try {
     for (int i = 1; i < wanted && i < slices; ++i) threads.emplace_back(work);
   } catch (const std::system_error&) {
-    // Fewer threads only take longer.
+    // With fewer threads it only takes longer.
   }
   work();
   for (std::thread& thread : threads) thread.join();
@@ -207,7 +208,7 @@ Status touch_all(const Mapping& mapping, const HostRegionOptions& options) {
 
 class HostMemory::State {
  public:
-  // Held over the check and the touch, so that two allocations do not both count on the same
+  // Held during the check and the touch, so that two allocations do not both count on the same
   // memory.
   std::mutex allocating;
   std::shared_mutex watching;  // guards `watchers`; shared while they are called
@@ -248,7 +249,7 @@ Result<RegionId> HostMemory::allocate(const HostRegionOptions& options) {
 
   const std::lock_guard allocating(state_->allocating);
   std::optional<Mapping> mapping;
-  if (huge) {  // explicit huge pages, where someone reserved enough of them
+  if (huge) {  // explicit huge pages, where enough are reserved
     if (auto mapped = map_region(options.name, bytes, true); mapped.ok()) {
       mapping.emplace(std::move(mapped).value());
     }
@@ -283,7 +284,7 @@ Status HostMemory::release(RegionId region) {
     const std::shared_lock lock(state_->watching);
     for (HostRegionWatcher* watcher : state_->watchers) watcher->releasing(region);
   }
-  // Giving back gigabytes takes a while: after the lock, which resolve() takes.
+  // Unmapping gigabytes takes a while, so it follows after the lock, which resolve() takes.
   std::map<RegionId, Mapping>::node_type gone;
   const std::unique_lock lock(state_->mutex);
   gone = state_->regions.extract(region);

@@ -49,7 +49,7 @@ TEST(HostMemory, DescriptorSharesTheBytes) {
   EXPECT_EQ(other[4'999'999], std::byte{42});
   other[0] = std::byte{43};
   EXPECT_EQ(bytes[0], std::byte{43});
-  // The sharer cannot shrink it, which would turn our next access into a SIGBUS.
+  // The process that shares it cannot shrink it, which would turn our next access into a SIGBUS.
   EXPECT_NE(::ftruncate(memory.file_descriptor(region), 0), 0);
   // What is mapped outlives the region.
   ASSERT_TRUE(memory.release(region).ok());
@@ -139,7 +139,7 @@ TEST(HostMemoryDeath, AddressesAreChecked) {
   EXPECT_DEATH(memory.resolve({RegionId(99), Bytes(0)}, Bytes(0)), "no host region");
 }
 
-// Two memories of one process stand for those of two.
+// Two memories of one process stand for those of two processes.
 TEST(HostMemory, AnothersRegionIsSharedAndOutlivesIt) {
   HostMemory worker;
   RegionId shared;

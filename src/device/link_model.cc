@@ -9,9 +9,9 @@
 namespace causeway::device {
 namespace {
 
-// What is left of a resource after rounding is no bandwidth.
+// A bandwidth this small is a rounding error and counts as none.
 constexpr double kRateMin = 1.0;
-// Beyond this (thirty years) a transfer stands still.
+// A transfer that would take longer than this (thirty years) stands still.
 constexpr double kNanosMax = 1e18;
 
 std::optional<Nanos> after(Nanos now, double bytes, double rate) {
@@ -76,7 +76,7 @@ void LinkModel::advance(Nanos now) {
 }
 
 void LinkModel::drain_until(Nanos now) {
-  // Before anything flows, the distance to the first instant may be any.
+  // Before anything flows, the first instant may be at any distance.
   const double elapsed = flows_.empty() ? 0 : to_seconds(now - now_);
   now_ = std::max(now_, now);
   for (auto& [id, flow] : flows_) {
@@ -131,8 +131,8 @@ void LinkModel::account(const Flow& flow, std::int64_t bytes) {
   }
 }
 
-// Progressive filling: the narrowest resource, by fair share, decides its flows; again without
-// them.
+// Progressive filling: the resource with the smallest fair share fixes the rates of its flows; this
+// repeats without them.
 void LinkModel::share_class(CopyPriority priority, std::vector<double>& left) {
   std::vector<Flow*> undecided;
   std::vector<int> users(resources_.size(), 0);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-// A machine's model with transfers by their ends.
+// A machine's model, with transfers identified by their ends.
 class Machine {
  public:
   explicit Machine(const LinkTree& tree)
@@ -47,7 +47,7 @@ LinkTree without_latency(LinkTree tree = {}) {
 }
 
 // Four near writers, then four far ones, then all eight: the far ones waste what the near ones
-// could use, so that all together move less than the near ones alone.
+// could use, so that all eight together move less than the near ones alone.
 TEST(LinkModel, CostsMakeSomePathsWorseThanNone) {
   constexpr double kFar = 2;
   const auto total = [&](int near, int far) {
@@ -135,7 +135,7 @@ TEST(LinkModel, DevicesBehindASwitchShareIt) {
   EXPECT_DOUBLE_EQ(machine.rate(a), 39);
   EXPECT_DOUBLE_EQ(machine.rate(b), 39);
   EXPECT_DOUBLE_EQ(machine.rate(other_switch), 55);
-  const FlowId peer = machine.start(0, 1, gib(1));  // NVLink is beside all that
+  const FlowId peer = machine.start(0, 1, gib(1));  // NVLink shares nothing with the rest
   EXPECT_DOUBLE_EQ(machine.rate(peer), 395);
   EXPECT_DOUBLE_EQ(machine.rate(a), 39);
 }
@@ -235,8 +235,8 @@ struct Workload {
   std::vector<std::pair<Nanos, LinkTransfer>> starts;
 };
 
-// No resource is overloaded, and nobody could be faster without slowing one that is no faster than
-// itself and no less urgent: every flow has a saturated resource where it is among the fastest.
+// No resource is overloaded, and no flow could be faster without slowing one that is no faster and
+// no less urgent: every flow has a saturated resource where it is among the fastest.
 void expect_max_min_fair(const LinkModel& model, const std::map<FlowId, LinkTransfer>& running) {
   for (std::size_t r = 0; r < model.resources().size(); ++r) {
     ASSERT_LE(model.load(static_cast<int>(r)), model.resources()[r].bytes_per_second * (1 + 1e-9));

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 constexpr int kGroupDepthMax = 64;
 
-// Files here are small and made by the kernel, but tests and containers mount others.
+// The kernel makes these files small, but tests and containers mount others.
 std::optional<std::string> read_text(const std::string& path) {
   constexpr std::size_t kBytesMax = 1 << 20;
   std::ifstream file(path);
@@ -36,7 +36,7 @@ std::optional<std::int64_t> parse_number(std::string_view text) {
   return number;
 }
 
-// The number after `key` at the start of a line.
+// Parses the number after `key` at the start of a line.
 std::optional<std::int64_t> number_after(std::string_view text, std::string_view key) {
   for (std::size_t line = 0; line < text.size();) {
     const std::size_t end = std::min(text.find('\n', line), text.size());
@@ -47,7 +47,7 @@ std::optional<std::int64_t> number_after(std::string_view text, std::string_view
   return std::nullopt;
 }
 
-// The names of one version's files.
+// The file names of one version.
 struct GroupFiles {
   const char* limit;
   const char* usage;
@@ -76,7 +76,8 @@ std::optional<std::int64_t> group_headroom(const std::string& folder, const Grou
 
 void limit_by_group(std::string root, std::string path, const GroupFiles& files,
                     MemoryHeadroom& headroom) {
-  // A process may be told of parents that its mount does not show: then those files are missing.
+  // A process may be told of parent groups that its mount does not show; their files are missing
+  // then.
   if (path == "/") path.clear();
   for (int depth = 0; depth < kGroupDepthMax; ++depth) {
     if (const auto left = group_headroom(root + path, files);

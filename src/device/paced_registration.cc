@@ -5,8 +5,8 @@
 namespace causeway::device {
 namespace {
 
-// Does `work` piece by piece and says how much of it was done: less when it failed or was
-// cancelled. What is `there` already costs no pause.
+// Does `work` piece by piece; returns how much was done, which is less when it failed or was
+// cancelled. Pieces that are `there` already need no pause.
 Bytes in_pieces(HostAddress address, Bytes bytes, const Pace& pace,
                 const std::function<bool(HostAddress, Bytes)>& there,
                 const std::function<bool(HostAddress, Bytes)>& work) {

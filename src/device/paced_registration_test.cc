@@ -10,7 +10,7 @@
 namespace causeway::device {
 namespace {
 
-// Only remembers what was made reachable, and when; each MiB takes 50 µs of the clock.
+// Records what was made reachable, and when; each MiB takes 50 µs of the clock.
 class RegisteringDevice final : public Device {
  public:
   struct Piece {
@@ -46,7 +46,7 @@ class RegisteringDevice final : public Device {
 
   std::vector<Piece> pieces;
   std::vector<Piece> taken_back;
-  Bytes known_from, known_to;  // is reachable already
+  Bytes known_from, known_to;  // what is reachable already
   std::int64_t fail_at = -1;
 
  private:
@@ -117,7 +117,7 @@ TEST_F(PacedRegistrationTest, WhatIsReachableAlreadyTakesNoTime) {
   EXPECT_EQ(device.pieces.size(), 2u);
 }
 
-// Whatever the device did when it was registered, no piece holds launches up for long later.
+// Whatever the device did while memory was registered, no piece delays launches for long later.
 TEST_F(PacedRegistrationTest, NoPieceIsLarge) {
   for (const bool busy : {false, true}) {
     is_busy = busy;

@@ -37,7 +37,7 @@ Pieces::~Pieces() {
 Result<Piece> Pieces::take(Bytes bytes) {
   CAUSEWAY_CHECK(bytes.count >= 0, "a piece cannot have a negative size");
   if (bytes.count == 0) return Piece();
-  // No arena has that much: the sum below must not overflow.
+  // No arena has this much; larger sums would overflow below.
   if (bytes > arena_.extent_bytes() * arena_.extents()) {
     return exhausted("the device's arena of " +
                      std::to_string((arena_.extent_bytes() * arena_.extents()).count) +

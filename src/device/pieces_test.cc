@@ -37,7 +37,7 @@ TEST_F(PiecesTest, LargeOnesTakeNeighbouringExtentsAndGiveThemBack) {
     const Piece large = pieces->take(kExtent * 3 + Bytes(1)).value();
     EXPECT_EQ(arena.free_extents(), kExtents - 5);
     std::memset(large.data(), 1, to_size(large.bytes()));
-    // What is left of its last extent serves others.
+    // The rest of its last extent serves other pieces.
     EXPECT_EQ(pieces->take(kExtent - Bytes(256)).value().bytes(), kExtent - Bytes(256));
     EXPECT_EQ(arena.free_extents(), kExtents - 5);
   }
@@ -71,8 +71,8 @@ TEST_F(PiecesDeathTest, PiecesMustNotOutliveThem) {
   EXPECT_DEATH(pieces.reset(), "outlive");
 }
 
-// Against the naive model: each piece has bytes of its own, whatever was taken and given back
-// before; what is free again is one place; nothing is refused that fits an empty arena's rest.
+// Compared with the naive model: each piece has bytes of its own, whatever was taken and given back
+// before; free neighbours are merged; no request is refused that fits an empty arena's rest.
 TEST_F(PiecesTest, RandomHistoriesKeepEveryPiecesBytes) {
   const std::uint64_t seed = 20'261'121;
   RecordProperty("seed", std::to_string(seed));

@@ -1,6 +1,6 @@
-// One and two steps in flight give the same answers: the CPU's executor as it is, and with a second
-// step queued behind the first, over random requests: greedy, with seeds, penalties,
-// edits of logits, least lengths, log-probabilities and stop tokens, in chunks, with preemption.
+// One and two steps in flight give the same answers: the CPU's executor alone, and with a second
+// step queued behind the first, over random requests: greedy, with seeds, penalties, edits of
+// logits, least lengths, log-probabilities and stop tokens, in chunks, with preemption.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class HostSlice {
  public:
   explicit HostSlice(std::uint64_t seed) {
     const model::ModelConfig config = tiny_config(model::Family::kLlama);
-    // In f32 what a batch is made of does not show in the logits, but for a rounding of 2^-24.
+    // In f32 the rest of a batch changes a sequence's logits only by a rounding of 2^-24.
     const auto placed = weights::lay_out(model::plan_weights(config, DType::kF32)).value();
     weights_ = tiny_weights(placed, seed);
     auto region = memory_.allocate({.name = "kv frames", .bytes = kFrame * kFrames});
@@ -74,7 +74,7 @@ void expect_same(const Answers& one, const Answers& two) {
   }
 }
 
-// What a request forbids is in no answer.
+// No answer contains what its request forbids.
 void expect_obeyed(const request::Request& request, const Answer& answer) {
   const auto has = [](const auto& list, TokenId token) {
     return std::find(list.begin(), list.end(), token) != list.end();
@@ -120,7 +120,8 @@ TEST_P(OneAndTwo, StepsInFlightGiveTheSameAnswers) {
   }
 }
 
-// What is left of an answer whose first tokens were put out before, wherever it was cut.
+// Cuts an answer anywhere, and asks for the rest of it in a request whose first tokens were
+// delivered.
 TEST(ARequestThatGoesOn, AnswersAsIfItHadNotStopped) {
   HostSlice slice(7);
   Random random(20260102);
@@ -152,8 +153,8 @@ TEST(ARequestThatGoesOn, AnswersAsIfItHadNotStopped) {
   expect_same(left, again.answers);
 }
 
-// What each prompt token's log-probability is, asked for one by one: the only token allowed behind
-// the tokens before it.
+// The log-probability of each prompt token, asked for one by one: it is the only token that is
+// allowed after the tokens before it.
 std::vector<request::OutputToken> one_by_one(const TinyRun& run, StepExecutor& executor,
                                              const request::Request& asked) {
   std::vector<request::Request> requests;

@@ -14,7 +14,7 @@ namespace {
 
 bool in_range(float value, float low, float high) { return value >= low && value <= high; }
 
-// Not what the server would let through, but nothing that could harm others may pass either.
+// The server refuses more than this; here only what could harm other requests is refused.
 Status check_sampling(const request::SamplingParams& sampling) {
   if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature)) {
     return invalid_argument("temperature must be a number not below 0");
@@ -87,7 +87,7 @@ Status check_length(const request::Request& request, const ModelFacts& facts) {
   return {};
 }
 
-// A form says where the answer ends; banned words do not.
+// A form tells where the answer ends; banned words do not.
 bool may_end_by_form(const request::Request& request) {
   return request.constraint != nullptr &&
          request.constraint->text().kind != request::ConstraintKind::kBannedWords;

@@ -1,4 +1,4 @@
-// Fast-forward: steps of which nothing but time and tokens comes (docs/design/simulate.md).
+// Fast-forward: steps that change nothing but time and tokens (docs/design/simulate.md).
 #include <algorithm>
 #include <utility>
 
@@ -9,13 +9,13 @@
 namespace causeway::engine {
 namespace {
 
-// Its next token depends on nothing but its place, and is no reason to end.
+// Whether the next token depends on its place only, and cannot end the sequence.
 bool is_plain(const request::Request& request) {
   return request.stop_tokens.empty() && request.logit_bias.empty() &&
          request.allowed_tokens.empty() && !request.sampling.penalised();
 }
 
-// Of a step and of those behind it, while nothing arrives.
+// Whether two steps read their weights in the same places, and will while no request arrives.
 bool alike(const std::vector<weights::WeightView>& a, const std::vector<weights::WeightView>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
     return one.place == other.place && one.place != weights::WeightPlace::kStaged;
@@ -54,8 +54,8 @@ std::int64_t EngineCore::State::calm_steps() const {
     const Sequence* sequence = first.sequences[i];
     if (sequence == nullptr || second.sequences[i] != sequence) return 0;
     if (!is_plain(sequence->request)) return 0;
-    // The steps in flight sample two of its tokens. The step that samples its last one ends it, and
-    // so differs from those before.
+    // The steps in flight sample two of its tokens. The step that samples its last token ends it,
+    // and so differs from those before.
     const std::int64_t left = sequence->request.max_tokens.count - sequence->output_tokens();
     steps = std::min(steps, left - kStepsInFlightMax);
   }
@@ -113,9 +113,9 @@ std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
   const std::int64_t calm = cache->residency().calm_arrivals();
   if (calm == 0 || calm >= std::ssize(ends)) return std::nullopt;
   const std::span<const Nanos> looked_at = ends.first(static_cast<std::size_t>(calm + 1));
-  // Nothing could be started before a step ends.
+  // No step can be started before one ends,
   if (!may_start()) return looked_at.back();
-  // Or one model waits for what comes, and there is nothing else.
+  // or one model waits for its weights, and there are no other requests.
   if (in_flight() > 0 || asked.size() != 1 || scheduler.varies_with_time()) return std::nullopt;
   const ModelId model = *asked.begin();
   if (scheduler.sequences(model) != scheduler.sequences()) return std::nullopt;
@@ -131,7 +131,7 @@ Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least
   const State& state = *state_;
   if (state.border || state.rotation || state.hung || !state.lost.empty()) return ahead.next;
   if (!state.streamed.empty()) return ahead.next;
-  // A step that hangs ends all. It is known that those that are passed do not.
+  // A step that hangs ends this. The steps that are skipped are known not to hang.
   const std::optional<Nanos> deadline = ahead.passed > 0 ? std::nullopt : state.step_deadline();
   Nanos first(INT64_MAX);
   for (const auto& [id, sequence] : state.sequences) {
@@ -167,7 +167,7 @@ std::vector<RequestId> EngineCore::run_calm_steps(std::int64_t steps, Nanos last
   state.device_busy += busy;
   state.run_calm_steps(steps, last_end, sampled);
   if (state.cache != nullptr && state.cache->knows(model)) {
-    // The model was used until then.
+    // The model was in use until then.
     std::vector<weights::WeightView> views;
     CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(), "calm steps read what is there");
     state.cache->step_begins(model, views);

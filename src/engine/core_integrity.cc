@@ -1,4 +1,4 @@
-// EngineCore::check_integrity: core, scheduler, KV cache and residency, each against the others.
+// EngineCore::check_integrity: compares core, scheduler, KV cache and residency with each other.
 #include <string>
 #include <unordered_set>
 
@@ -16,7 +16,7 @@ Status EngineCore::check_integrity() const {
     return corrupt("engine: " + std::to_string(requests()) +
                    " requests, scheduler: " + std::to_string(scheduled));
   }
-  // Only the sequences and the step in flight hold frames, and what they hold is not free.
+  // Only sequences and steps in flight hold frames, and the frames that they hold are not free.
   std::unordered_set<std::int64_t> held;
   for (const auto& [id, sequence] : state_->sequences) {
     if (sequence->output_tokens() >= sequence->request.max_tokens.count) {
@@ -32,7 +32,7 @@ Status EngineCore::check_integrity() const {
   }
   const kv::FrameCounts counts = state_->kv.counts();
   const auto in_use = static_cast<std::int64_t>(held.size());
-  // Copies hold frames, too, which only the cache knows.
+  // Copies hold frames as well, which only the cache knows.
   if (in_use > counts.in_use() || (!state_->rotation && in_use != counts.in_use())) {
     return corrupt("engine: sequences and the step in flight use " + std::to_string(in_use) +
                    " frames, but " + std::to_string(counts.referenced) + " are referenced and " +

@@ -1,5 +1,5 @@
-// Sequences whose output must match a grammar, where the executor takes masks late: they are in two
-// steps at once as all others, and the mask is supplied while the second one computes.
+// Sequences whose output must match a grammar, with an executor that takes masks late: they are in
+// two steps at once like all others, and the mask is supplied while the second step computes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class LateMasks : public ::testing::Test {
     core_.finish_step(executor_.end_oldest(), now_);
     start();
   }
-  // As the loop does while a mask is late.
+  // As the engine's loop does while a mask is late.
   void look(int times) {
     for (int i = 0; i < times; ++i) {
       now_ = now_ + millis(1);
@@ -127,7 +127,7 @@ TEST_F(LateMasks, OneThatIsLateForLongStepsBack) {
   EXPECT_EQ(executor_.steps_of(1), (std::vector<int>{0})) << "what it samples there is void";
   end_step();
   look(1);
-  // It comes back behind its first token, and is in one step at a time from now on.
+  // It is admitted again after its first token, and is in one step at a time from then on.
   for (int i = 0; i < 12; ++i) {
     EXPECT_LE(executor_.steps_of(1).size(), 1u);
     end_step();

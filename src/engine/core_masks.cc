@@ -1,10 +1,10 @@
-// Sequences whose output must match a grammar (docs/design/structured.md). A token's mask needs the
-// token before it. Where the executor takes masks late, such a sequence goes ahead: it is in the
-// step behind the one that samples its last token, and the mask is supplied while that step
-// computes. Else, and where its grammar has turned out to be slow, the scheduler holds it from the
-// step that samples it until the mask of its next token is there, so that it is never in two steps
-// at once. Masks are computed on other threads; the loop waits a little for them, since they mostly
-// take microseconds, and passes over those that are late.
+// Sequences whose output must match a grammar (docs/design/structured.md). The mask of a token
+// depends on the token before it. Where the executor takes masks late, such a sequence is decided
+// ahead: it is in the step after the one that samples its last token, and the mask is supplied
+// while that step computes. Otherwise, and when its grammar has turned out to be slow, the
+// scheduler holds it from the step that samples it until the mask of its next token is there, so it
+// is never in two steps at once. Other threads compute masks. The loop waits a little for them,
+// because most take microseconds, and passes over late ones.
 #include <algorithm>
 #include <utility>
 
@@ -14,14 +14,14 @@
 namespace causeway::engine {
 namespace {
 
-// At a decision the loop waits so long for one mask, ...
+// At a decision the loop waits for one mask for so long, ...
 constexpr Nanos kWait = millis(2);
-// ... and so long for one sequence in all; then it is looked at without waiting, and no longer goes
-// ahead: a step that awaits a mask holds up the others in it.
+// ... and for one sequence for so long in total. After that the sequence is polled without waiting,
+// and is no longer decided ahead, because a step that awaits a mask delays the others in it.
 constexpr Nanos kPatience = millis(20);
-// Between two looks at masks that are late.
+// The pause between two polls of late masks.
 constexpr Nanos kLook = millis(1);
-// A sequence whose mask takes longer ends.
+// A sequence whose mask takes longer is ended.
 constexpr Nanos kMaskMax = seconds(1);
 
 }  // namespace
@@ -55,7 +55,7 @@ request::LogitEdits EngineCore::State::edits_of(const Sequence& sequence, Tokens
   const request::Request& request = sequence.request;
   request::LogitEdits edits{
       .mask = {}, .allowed = request.allowed_tokens, .bias = request.logit_bias, .banned = {}};
-  // Counted by place, which is known also while the tokens before it are pending.
+  // Counted by places, which are known even while the tokens before them are pending.
   if (end - sequence.prompt < request.min_tokens) edits.banned = request.stop_tokens;
   if (sequence.matcher == nullptr) return edits;
   edits.mask_follows = end.count > std::ssize(sequence.tokens);
@@ -124,8 +124,8 @@ void EngineCore::State::wait_for_mask(Sequence& sequence, Nanos now) {
   if (ahead && !goes_ahead(sequence)) step_back(sequence, now);
 }
 
-// Its last token is known, so that the next step that computes it has its mask. Most of its KV is
-// found in the prefix cache.
+// Its last token is known, so the next step that computes it has its mask. Most of its KV is found
+// in the prefix cache.
 void EngineCore::State::step_back(Sequence& sequence, Nanos now) {
   const StepLane& lane = lane_of(sequence.request.model);
   const bool voided = scheduler.restart(sequence.handle);
@@ -139,8 +139,8 @@ void EngineCore::State::step_back(Sequence& sequence, Nanos now) {
   models.at(sequence.request.model).counters.preemptions += 1;
 }
 
-// When the step before has ended, and each of those in the step that awaits masks has ended,
-// stepped back, or knows its mask.
+// Supplies them when the step before has ended, and each sequence in the step that awaits masks has
+// ended, stepped back, or has its mask.
 void EngineCore::State::supply_masks() {
   StepLane& lane = resident();
   if (lane.in_flight() != 1 || !lane.newest().awaits_masks) return;
@@ -154,7 +154,7 @@ void EngineCore::State::supply_masks() {
     masks.push_back({sequence->request.id, {mask.begin(), mask.end()}});
   }
   step.awaits_masks = false;
-  // An error comes back as the step's result.
+  // The step's result will have the error.
   (void)executor.supply_masks(step.id, std::move(masks)).ok();
 }
 

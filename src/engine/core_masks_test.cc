@@ -1,5 +1,5 @@
-// Sequences whose output must match a grammar, with matchers that do as they are told: held from
-// the step that samples them until their mask is there, never in two steps at once.
+// Sequences whose output must match a grammar, with matchers that the test controls: they are held
+// from the step that samples them until their mask is there, and are never in two steps at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class CoreMasks : public ::testing::Test {
   Nanos now_{0};
 };
 
-// Unlike a form they do not end the answer, so that it may have to have some tokens.
+// Banned words, unlike a form, do not end the answer, so a least number of tokens may be asked for.
 TEST_F(CoreMasks, BannedWordsAreMasksBesideAMinimumOfTokens) {
   request::Request request = make_request(1, 3, 40);
   request.stop_tokens = {7};
@@ -65,7 +65,7 @@ TEST_F(CoreMasks, BannedWordsAreMasksBesideAMinimumOfTokens) {
   EXPECT_EQ(executor_.batches.size(), 1u) << "never in two steps at once";
 }
 
-// Decisions of the scheduler that rotates are another plan's.
+// With rotation another plan makes the decisions.
 class RotaryCoreMasks : public CoreMasks {
  protected:
   RotaryCoreMasks() : CoreMasks({.policy = schedule::PolicyKind::kRotary}) {}

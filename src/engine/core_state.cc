@@ -15,8 +15,9 @@ using request::FinishReason;
 
 namespace {
 
-// What a step takes beside its kernels, until it is launched and its token seen. Behind steps in
-// flight that passes while they run; earlier the step would only hold the device, which others use.
+// The part of a step's duration before its kernels run and after its token is computed. Behind
+// steps in flight it passes while they run. A step that started earlier would only occupy the
+// device, which others use.
 constexpr Nanos kBesideKernels = micros(1500);
 
 }  // namespace
@@ -137,7 +138,8 @@ void EngineCore::State::tell_full(RequestId victim) {
       twins.held, kv.twins(), wanted);
 }
 
-// What a step in flight computes of it still counts: its token is taken when the step ends.
+// What a step in flight computes for the sequence still counts: its token is taken when the step
+// ends.
 void EngineCore::State::rotate_out(RequestId request, Nanos now) {
   Sequence& sequence = sequence_of(request);
   const StepId user = last_user(sequence);
@@ -171,7 +173,7 @@ WeightsIn EngineCore::State::weights_in() const {
   for (const ModelId model : streamed) {
     const std::int64_t requests = scheduler.sequences(model);
     of_streamed += requests;
-    // One of them is stepped at a time.
+    // Only one streamed model is stepped at a time.
     if (requests > 0) weights.pass = std::max(weights.pass, models.at(model).pass_bytes());
   }
   weights.resident = scheduler.sequences() > of_streamed;
@@ -194,14 +196,14 @@ void EngineCore::State::end_copies(Nanos now) {
 void EngineCore::State::recompute(const std::vector<RequestId>& requests, Nanos now) {
   for (const RequestId request : requests) {
     const auto at = sequences.find(request);
-    if (at == sequences.end()) continue;  // ended with the step that lost it
+    if (at == sequences.end()) continue;  // it ended with the step that lost it
     Sequence& sequence = *at->second;
     CAUSEWAY_DCHECK(kv.is_open(request), "KV was lost of a request that has none");
     const bool voided = scheduler.lost(sequence.handle);
     release_frames(sequence);
     end_rotation(sequence, now);
     if (voided) disown_steps(sequence);
-    // The token that it was held for does not come.
+    // The token for which the sequence was held will not come.
     if (voided && sequence.matcher != nullptr) scheduler.hold(sequence.handle, false);
     sequence.preemptions += 1;
     models.at(sequence.request.model).counters.preemptions += 1;
@@ -210,17 +212,17 @@ void EngineCore::State::recompute(const std::vector<RequestId>& requests, Nanos 
 
 std::int64_t EngineCore::State::scored_rows(const Sequence& sequence, const schedule::Run& run) {
   if (!sequence.scoring) return 0;
-  // The row of its last token tells what follows the prompt.
+  // The row of the prompt's last token predicts what follows the prompt.
   const Tokens end = std::min(run.context + run.tokens, sequence.prompt - Tokens(1));
   return std::max(Tokens(0), end - run.context).count;
 }
 
-// Rows that are computed again after a preemption say the same as before.
+// Rows that are computed again after a preemption give the same values as before.
 void EngineCore::State::keep_scores(Sequence& sequence, const schedule::Run& run,
                                     std::span<const request::SampledToken> scored) {
   if (!sequence.scoring) return;
   const auto first = static_cast<std::size_t>(run.context.count);
-  const bool wanted = sequence.request.sampling.prompt_logprobs >= 0;  // else they are pooled
+  const bool wanted = sequence.request.sampling.prompt_logprobs >= 0;  // false: they are pooled
   CAUSEWAY_DCHECK(!wanted || first + scored.size() <= sequence.scores.size(),
                   "rows behind the prompt scored");
   for (std::size_t i = 0; i < scored.size() && wanted; ++i) {
@@ -284,7 +286,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   }
   batch.frames.insert(batch.frames.end(), table.begin(), table.end());
   if (pending) {
-    batch.tokens.push_back(chosen_before);  // committed when it is known
+    batch.tokens.push_back(chosen_before);  // committed once its token is known
     return entry;
   }
   kv.commit(run.request, known.first(static_cast<std::size_t>(end.count)), step);
@@ -319,7 +321,7 @@ void EngineCore::State::update_weights(Nanos now) {
                       .arrived = std::exchange(models.at(id).arrived, 0)});
   }
   cache->demand(demand, now);
-  // It looks at every sequence, and what it frees is of use to the next decision at the earliest.
+  // It looks at every sequence, and what it frees helps the next decision at the earliest.
   if (border && may_start()) move_border(now);
   cache->decide(now);
   if (border) border->hand_over();
@@ -341,7 +343,7 @@ void EngineCore::State::update_weights(Nanos now) {
     if (done && cache->residency().rests(wanted.model)) asked.erase(wanted.model);
   }
   CAUSEWAY_DCHECK(sequences.size() <= requests_before, "a request begins where some end");
-  // What was decided with requests that have ended meanwhile is decided anew.
+  // A decision with requests that have ended meanwhile is made again.
   if (sequences.size() < requests_before) weights_look = now;
 }
 
@@ -410,8 +412,8 @@ bool EngineCore::State::end_unreachable(Nanos now) {
 }
 
 bool EngineCore::State::end_stranded(Nanos now) {
-  // Requests that wait for weights need not wait for these copies, unless no other memory can come
-  // to the weights.
+  // Requests that wait for weights need not wait for these copies, unless only the memory that the
+  // copies hold can come to the weights.
   const bool stuck = border && border->stuck() && !weights_arrive();
   const bool waits = rotation && rotation->given_up() && !rotation->under_way() &&
                      in_flight() == 0 && !sequences.empty() && (!awaiting_weights || stuck);
@@ -443,11 +445,12 @@ bool EngineCore::State::weights_arrive() const {
 }
 
 Nanos EngineCore::State::computes_beside_weights(ModelId model, Nanos now) const {
-  // At once, whatever is left to copy; or never before all is there.
+  // kAtOnce starts whatever is left to copy, kAllCached not before all is there.
   constexpr Nanos kDay = seconds(86'400);
   if (options.step_start == StepStart::kAtOnce) return kDay;
   if (options.step_start == StepStart::kAllCached) return -kDay;
-  // Behind others its weights are to be there when its turn comes; else it may wait for the last.
+  // Behind other steps its weights should be there when its turn comes; otherwise the step may wait
+  // for the last of them.
   if (in_flight() > 0) return Nanos(0);
   if (options.step_start == StepStart::kWhenIdle) return kDay;
   return models.at(model).facts.step_of(scheduler.tokens_wanted(model, now)) + kBesideKernels;
@@ -594,12 +597,12 @@ void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos 
     kv.step_failed(step.id, oldest_beside(lane));
   }
   scheduler.step_failed(step.decision, now);
-  // What the step in flight computes for them builds on what is not there.
+  // What the step in flight computes for them depends on KV that is not there.
   for (Sequence* sequence : retire_step(lane, now)) {
     if (sequence != nullptr) end(*sequence, FinishReason::kError, why);
   }
   if (!rotation) return;
-  // Others were to have, in host memory, what it should have filled.
+  // Other sequences were to have in host memory what the step should have filled.
   std::vector<RequestId> requests;
   kv.take_lost(requests);
   recompute(requests, now);
@@ -612,8 +615,8 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
                   "a step that failed is completed");
   kv.step_done(step.id, oldest_beside(lane));
   scheduler.step_done(step.decision, now, result.duration);
-  // As the device measured it: what the step waited for, copies of KV among it, would feed the
-  // budget for these.
+  // The device's own measurement counts: if it included what the step waited for, such as copies of
+  // KV, the budget of these copies would feed itself.
   measure_step(lane, step.decision.model, result.duration);
   device_busy += result.duration;
   const std::vector<Sequence*> computed = retire_step(lane, now);
@@ -706,7 +709,7 @@ request::Output& EngineCore::State::add_output(Sequence& sequence) {
   output.weights = sequence.weights;
   output.switched = std::exchange(sequence.switched, std::nullopt);
   output.attempt = sequence.request.attempt;
-  // A token of a step that was in flight may come while it is away.
+  // The token of a step that was in flight may come while the sequence is in host memory.
   const bool away = !sequence.rotated.empty() && sequence.rotated.back().in < Nanos(0);
   if (!away) output.rotations = std::exchange(sequence.rotated, {});
   if (sequence.scoring) return output;
@@ -739,7 +742,7 @@ StepId EngineCore::State::last_user(const Sequence& sequence) {
   StepInFlight* last = nullptr;
   for (std::int64_t step = lane.ended; step < lane.started; ++step) {
     if (sequence.runs[StepLane::slot_of(step)] < 0) continue;
-    // That step still reads and writes them.
+    // The later step still reads and writes them.
     last = &lane.at(step);
     if (CAUSEWAY_PLANTED(4)) break;  // planted bug: freed when the first of two steps has ended
   }

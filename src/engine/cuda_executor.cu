@@ -29,11 +29,11 @@
 namespace causeway::engine {
 namespace {
 
-constexpr Nanos kSettle = seconds(10);  // for what a failed submit() left behind
+constexpr Nanos kSettle = seconds(10);  // for what a failed submit() left on the stream
 
 constexpr int kStepsInFlightMax = 2;
 
-// Between two looks at what a step waits for.
+// The pause between two polls of what a step waits for.
 constexpr Nanos kLook = micros(50);
 
 void pause() {
@@ -43,7 +43,7 @@ void pause() {
   (void)never.wait_for(lock, std::chrono::nanoseconds(kLook.count));
 }
 
-// What a step in flight needs of its own. The other's may be in use at the same time.
+// What each step in flight needs for itself, because the other one's may be in use.
 struct Flight {
   explicit Flight(model::CudaWorkspace& workspace)
       : tables(workspace), sampler(workspace), hidden(workspace) {}
@@ -55,16 +55,16 @@ struct Flight {
   std::unique_ptr<device::Event> uploaded;
   std::unique_ptr<device::Event> begun;
   std::unique_ptr<device::Event> ended;
-  std::optional<Error> abandoned;  // why it is to fail, though part of it runs
-  // Awaits masks: its logits are computed, and nothing is enqueued behind them.
+  std::optional<Error> abandoned;  // why it will fail, though part of it runs
+  // The step awaits masks: its logits are computed, and nothing is enqueued after them.
   std::optional<request::Batch> unsampled;
   CudaLogits logits;
 };
 
-// A step of a resident model that is not enqueued yet: not all copies of KV that it reads have
-// arrived. A stream that waited for them would never end where the driver holds all threads up
-// until the device is idle (it loads a kernel, or has no place for one more launch), for the
-// transfer engine's thread could not hand over the rest of the copies.
+// A step of a resident model that is not enqueued yet, because not all copies of KV that it reads
+// have arrived. A stream must not wait for them: when the driver blocks all threads until the
+// device is idle (it loads a kernel, or its launch queue is full), the transfer engine's thread
+// cannot issue the rest of the copies, and the wait would never end.
 struct DeferredStep {
   request::Batch batch;
   weights::StepWeights weights;
@@ -76,7 +76,7 @@ void fill_masks(request::Batch& batch, std::vector<request::LateMask> masks) {
   auto next = masks.begin();
   for (request::BatchEntry& entry : batch.entries) {
     entry.edits.mask_follows = false;
-    // In the order of the entries; those that have ended have none.
+    // In the order of the entries; null for those that have ended.
     if (next == masks.end() || next->request != entry.request) continue;
     entry.edits.mask = std::move(next->mask);
     ++next;
@@ -93,13 +93,14 @@ struct StreamedFlight {
   explicit StreamedFlight(model::CudaWorkspace& workspace) : flight(workspace) {}
 
   Flight flight;
-  std::vector<kv::CopyGate> gates;  // that are to be open before its first range
+  std::vector<kv::CopyGate> gates;  // must be open before its first range
   model::CudaForward* forward = nullptr;
   weights::StepWeights weights;
   std::vector<model::StepRange> ranges;
   std::size_t next = 0;
   std::int64_t tables_used = 0;
-  // Behind the last two ranges: no more are enqueued at a time, for the sake of other steps.
+  // The events behind the last two ranges. No more ranges are enqueued at a time, so that other
+  // steps can run.
   std::array<std::unique_ptr<device::Event>, 2> marks;
 
   bool enqueued() const { return next == ranges.size(); }
@@ -131,11 +132,12 @@ class CudaExecutor::State {
   Status check_limits(const request::Batch& batch, const model::CudaWorkspace& of) const;
   Status begin_streamed(const request::Batch& batch, weights::StepWeights weights,
                         CudaModel& cuda_model);
-  // Enqueues the ranges of the streamed step whose turn it is.
+  // Enqueues the ranges of the streamed step that may run now.
   void advance();
   bool range_may_start() const;
   Status enqueue_range();
-  // In the order of their submission, as far as what they read has arrived.
+  // Enqueues steps in the order of their submission, as far as the copies that they read have
+  // arrived.
   void start_deferred();
   bool deferred_may_start();
   // The result of the oldest resident step, or of the streamed one, if it has ended.
@@ -146,7 +148,7 @@ class CudaExecutor::State {
   Status start_step(const request::Batch& batch, weights::StepWeights weights,
                     CudaModel& cuda_model);
   Status enqueue(const request::Batch& batch, weights::StepWeights weights, CudaModel& cuda_model);
-  // `sampled`: with what the sampler needs, which else follows with the masks.
+  // `sampled`: with what the sampler needs, which otherwise follows with the masks.
   Status upload(const request::Batch& batch, const model::StepShape& shape, Flight& flight,
                 bool sampled);
   Status upload_sampling(const request::Batch& batch, Flight& flight);
@@ -176,18 +178,18 @@ class CudaExecutor::State {
   std::array<Flight, kStepsInFlightMax> flights;
   std::deque<DeferredStep> deferred;
   std::optional<StreamedFlight> streamed;
-  // After what they use: what still runs ends with them.
+  // Declared after the members that they use, so that running work ends before these are destroyed.
   std::unique_ptr<device::Stream> stream;   // the steps, one after the other
-  std::unique_ptr<device::Stream> uploads;  // of the next one's tables meanwhile
+  std::unique_ptr<device::Stream> uploads;  // of the next step's tables meanwhile
   std::vector<std::int64_t> buckets;
   std::size_t table_elements = 0;
   std::int64_t submitted = 0;
   std::int64_t returned = 0;
   std::int64_t tables_used = 0;          // of the step that is being enqueued
-  std::vector<model::ModelConfig> warm;  // whose kernels are loaded
-  ModelId warming;                       // whose are being
+  std::vector<model::ModelConfig> warm;  // those whose kernels are loaded
+  ModelId warming;  // the one whose kernels are being loaded
   std::size_t warm_shapes = 0;           // of its first steps
-  bool warms = true;                     // kernels can be loaded ahead
+  bool warms = true;  // kernels can be loaded ahead
   ExecutorModels<CudaModel> models;
   ExecutorModels<CudaModel> streamed_models;
 };
@@ -212,12 +214,12 @@ Status CudaExecutor::State::open(Flight& flight, const model::CudaWorkspace& of)
   CAUSEWAY_ASSIGN(flight.uploaded, slice.make_event());
   CAUSEWAY_ASSIGN(flight.begun, slice.make_event());
   CAUSEWAY_ASSIGN(flight.ended, slice.make_event());
-  // Memory is taken now: later it would wait for the step that runs.
+  // The memory is taken now, because later it would wait for the step that runs.
   CAUSEWAY_TRY(flight.sampler.reserve(of.limits().slots));
   return flight.tables.ensure(table_elements);
 }
 
-// True: all that steps of the model are likely to take.
+// True: everything that steps of the model are likely to need was loaded.
 Result<bool> CudaExecutor::State::load_kernels(ModelId model, const CudaModel& cuda_model,
                                                const std::function<bool()>& stop) {
   const model::ModelConfig& config = cuda_model.forward->config();
@@ -254,13 +256,13 @@ Status CudaExecutor::State::upload_sampling(const request::Batch& batch, Flight&
   return uploads->record(*flight.uploaded);
 }
 
-// When the step before is done: its tokens into the tables, and the tables to where kernels and
-// graphs read them. The kernels behind wait for the copy's end before they read the tables, or
-// stand behind one that does (rope's and embedding's let nothing start before).
+// After the step before: its tokens are written into the tables, and the tables to where kernels
+// and graphs read them. Later kernels wait for the end of that copy before they read the tables, or
+// follow a kernel that does (those of rope and embedding let no later kernel start before).
 Status CudaExecutor::State::bring_tables(const request::Batch& batch, Flight& flight) {
   const bool pending = std::any_of(batch.tokens.begin(), batch.tokens.end(), request::is_pending);
   const CudaChosen chosen = before().sampler.chosen();
-  // The table of tokens is the first of the block, a token a row.
+  // The table of tokens is the first of the block, with a token for each row.
   if (pending) {
     CAUSEWAY_TRY(kernels::pending_tokens::run({.tokens = flight.tables.device(),
                                                .count = std::ssize(batch.tokens),
@@ -323,12 +325,12 @@ Status CudaExecutor::State::sample_unsampled(Flight& flight, std::vector<request
   fill_masks(batch, std::move(masks));
   CAUSEWAY_TRY(upload_sampling(batch, flight));
   CAUSEWAY_TRY(stream->wait(*flight.uploaded));
-  // The step before the newest is in the place of the next.
+  // The step before the newest one is in the slot of the next.
   CAUSEWAY_TRY(flight.sampler.enqueue(flight.logits, next().sampler.chosen(), cuda()));
   return stream->record(*flight.ended);
 }
 
-// What was enqueued of a step that failed must not run on while its frames go to others.
+// The enqueued part of a failed step must not run on while its frames go to others.
 Status CudaExecutor::State::settle(Nanos timeout) {
   const Status uploaded = uploads->synchronize(timeout);
   const Status run = stream->synchronize(timeout);
@@ -420,7 +422,7 @@ Status CudaExecutor::State::enqueue_range() {
   return stream->record(*step.flight.ended);
 }
 
-// A step that cannot be enqueued to its end fails when what was enqueued has ended.
+// A step that cannot be enqueued completely fails when its enqueued part has ended.
 void CudaExecutor::State::advance() {
   if (!range_may_start()) return;
   const auto current = device::CudaCurrent::enter(slice);
@@ -429,7 +431,7 @@ void CudaExecutor::State::advance() {
   if (enqueued.ok()) return;
   streamed->flight.abandoned = enqueued.error();
   streamed->next = streamed->ranges.size();
-  // Where even that fails, the device is lost, and nothing of the step runs on.
+  // Where even that fails the device is lost, and no part of the step runs on.
   (void)stream->record(*streamed->flight.ended).ok();
 }
 
@@ -463,7 +465,7 @@ void CudaExecutor::State::start_deferred() {
   }
 }
 
-// What follows a step that failed as it was enqueued waits for its end.
+// A step after one that failed while it was enqueued waits for its end.
 bool CudaExecutor::State::deferred_may_start() {
   if (deferred.empty() || !all_open(deferred.front().gates)) return false;
   return submitted == returned || !oldest().abandoned;
@@ -488,7 +490,7 @@ std::optional<request::StepResult> CudaExecutor::State::poll_resident(Nanos time
 
 std::optional<request::StepResult> CudaExecutor::State::poll_enqueued(Nanos timeout) {
   const Flight& flight = oldest();
-  if (flight.unsampled && !flight.abandoned) {  // this thread is to supply its masks
+  if (flight.unsampled && !flight.abandoned) {  // this thread will supply its masks
     pause();
     return std::nullopt;
   }
@@ -546,8 +548,8 @@ Result<std::unique_ptr<CudaExecutor>> CudaExecutor::start(device::Device& slice,
   return std::make_unique<CudaExecutor>(std::move(state));
 }
 
-// The streams go first, and with them what still runs; the rest may be freed then. No stream ends
-// that waits for a gate.
+// The streams are destroyed first, and with them the running work; then the rest can be freed. A
+// stream that waits for a gate would not end.
 CudaExecutor::~CudaExecutor() {
   if (state_->mover != nullptr) state_->mover->open_gates();
   state_->stream.reset();

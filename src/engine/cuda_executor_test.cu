@@ -38,12 +38,12 @@ constexpr std::int64_t kFrames = 2048;
 // bf16 keeps 8 bits, and the two sides round at different places.
 constexpr double kCosineMin = 0.999;  // of embeddings, in bf16 either way
 constexpr double kLogprobTolerance = 0.02;
-// Where norms multiply by 1 + weight, hence by about 1 instead of 0.09, logits and what rounding
-// makes of them are ten times as large.
+// In models whose norms multiply by 1 + weight, so by about 1 instead of 0.09, logits and their
+// rounding errors are ten times as large.
 constexpr double kLogprobToleranceGemma = 10 * kLogprobTolerance;
-// Of the tokens compared, those where an answer parts from the other: a random model's two best are
-// within such an error at one token in a hundred, and a draw falls where rounding moved a boundary.
-// Who computes something else parts at the first.
+// The share of the compared tokens at which an answer differs from the other: the two best of a
+// random model are within the rounding error at one token in a hundred, and a draw differs where
+// rounding moved a boundary. A wrong computation differs at the first token.
 constexpr double kPartedMax = 0.05;
 
 class Report {
@@ -157,7 +157,7 @@ TinyRun make_run(const Slices& slices, std::int64_t frames) {
   return run;
 }
 
-// Where two answers part; -1: nowhere.
+// The first token at which two answers differ; -1: there is none.
 std::int64_t first_difference(const Answer& a, const Answer& b) {
   const std::size_t both = std::min(a.tokens.size(), b.tokens.size());
   for (std::size_t i = 0; i < both; ++i) {
@@ -166,8 +166,8 @@ std::int64_t first_difference(const Answer& a, const Answer& b) {
   return a.tokens.size() == b.tokens.size() ? -1 : static_cast<std::int64_t>(both);
 }
 
-// What a greedy request without penalties chooses by: log-probabilities are those of raw logits, so
-// that its biases are still to be added.
+// The values by which a greedy request without penalties chooses: log-probabilities are those of
+// raw logits, so its biases must be added.
 double score(const request::Request& request, const request::OutputToken& chosen) {
   double bias = 0;
   for (const auto& one : request.logit_bias) {
@@ -176,13 +176,14 @@ double score(const request::Request& request, const request::OutputToken& chosen
   return chosen.logprob + bias;
 }
 
-// How far apart the best of two runs are, where they choose differently: nearly tied ones are near.
+// How far apart the best tokens of two runs are where they choose differently; nearly tied ones are
+// close.
 double gap(const request::Request& request, const request::OutputToken& a,
            const request::OutputToken& b) {
   return std::fabs(score(request, a) - score(request, b));
 }
 
-// 1 for embeddings that point the same way, and for none of either.
+// 1 for embeddings that point the same way, and when neither has one.
 double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size()) return -1;
   double product = 0, of_a = 0, of_b = 0;
@@ -194,7 +195,8 @@ double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return a.empty() ? 1 : product / std::sqrt(of_a * of_b);
 }
 
-// What is told of prompts: log-probabilities and embeddings. Returns how far the former are apart.
+// What is returned for prompts: log-probabilities and embeddings. Returns the distance of the
+// former.
 double check_prompts(const request::Request& request, const Answer& w, const Answer& g,
                      const std::string& who, Report& report) {
   double worst = 0;
@@ -216,8 +218,9 @@ struct Compared {
   double tolerance = kLogprobTolerance;  // of log-probabilities
 };
 
-// The answers agree as far as rounding lets them: log-probabilities are near as long as tokens are
-// equal, a greedy answer leaves the other's only where the two best are nearly tied, and few do.
+// The answers agree as far as rounding allows: log-probabilities are close while tokens are equal,
+// a greedy answer differs from the other only where the two best are nearly tied, and few answers
+// do.
 void check_near(const std::vector<request::Request>& requests, const TinyReport& want,
                 const TinyReport& got, const Compared& compared, Report& report) {
   const std::string& name = compared.name;
@@ -318,7 +321,7 @@ void check_against_host(const char* name, model::Family family, device::Device& 
   report.check(one.preemptions + two.preemptions > 0, std::string(name) + ": nobody was preempted");
 }
 
-// Two of three tokens may follow: which ones, the last token and how many came before it say.
+// Two of three tokens may follow; the last token and the number of tokens before decide which.
 class ThirdsMatcher final : public request::TokenMatcher {
  public:
   explicit ThirdsMatcher(std::int64_t vocab) : vocab_(vocab) { fill(0); }
@@ -412,7 +415,7 @@ void check_in_flight(device::Device& device, std::uint64_t seed, Report& report)
   }
 }
 
-// First of all, so that nothing has loaded kernels yet.
+// Runs first, so that no kernel is loaded yet.
 void check_warm_up(device::Device& device, std::uint64_t seed, Report& report) {
   const RealClock clock;
   const model::CudaStepLimits limits{.rows = 256, .slots = 32, .frames = 1024};
@@ -492,8 +495,8 @@ void check_refusals(device::Device& device, std::uint64_t seed, Report& report) 
                "a model that left and came back answers as before");
 }
 
-// The same prompt alone and in company. Products of other shapes sum in another order, so that bf16
-// rounds otherwise here and there; an answer changes where the two best tokens are nearly tied.
+// The same prompt alone and in batches. Products of other shapes sum in another order, so bf16
+// rounds differently in places; an answer changes where the two best tokens are nearly tied.
 void measure_company(device::Device& device, std::uint64_t seed, Report& report) {
   constexpr std::int64_t kWatched = 8, kTokens = 64;
   Slices slices(tiny_config(model::Family::kLlama), device, seed,

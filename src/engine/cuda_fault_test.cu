@@ -1,5 +1,5 @@
-// What an engine does when the GPU under it faults or hangs: requests end with the reason, nothing
-// waits for ever. Faults cannot be undone in a process, so each case is a process of its own.
+// What an engine does when its GPU faults or hangs: requests end with the reason, and no wait is
+// endless. Faults cannot be undone within a process, so each case is a process of its own.
 //   cuda_fault_gpu_test [fault|hang|stuck]      all, one after the other; exit code 77: no GPU
 #include <cuda_runtime.h>
 #include <sys/wait.h>
@@ -103,7 +103,7 @@ class Serving {
                sink_.of(RequestId(1)).end->reason == request::FinishReason::kLength,
            "a request of a healthy GPU");
   }
-  // Everything destroyed; how long it took.
+  // Destroys everything; returns how long that took.
   Nanos take_down() {
     const Nanos start = clock_.now();
     engine_->stop(Nanos(0));
@@ -132,7 +132,7 @@ class Serving {
   std::unique_ptr<Engine> engine_;
 };
 
-// A kernel of this process writes where there is no memory while requests run.
+// A kernel of this process writes to unmapped memory while requests run.
 void fault() {
   Serving serving;
   serving.warm_up();
@@ -163,8 +163,8 @@ void fault() {
   expect(took < seconds(5), "taking down a lost GPU does not wait");
 }
 
-// A kernel that does not end, as a step sees it: its requests end, and when it ends after all the
-// engine serves on. `stuck`: it never does, and the process can still take everything down.
+// A kernel that a step sees as endless: its requests end, and if it ends after all the engine
+// serves on. `stuck`: it never ends, and the process can still destroy everything.
 void hang(bool for_ever) {
   int* released = nullptr;
   Serving serving;
@@ -177,7 +177,7 @@ void hang(bool for_ever) {
   auto stream = must(serving.device_->make_stream("spin"), "a stream");
   must(device::cuda_enqueue(*stream,
                             [&](CUstream_st* cuda) -> Status {
-                              // More blocks than fit: nobody else gets an SM.
+                              // More blocks than fit, so no other kernel gets an SM.
                               spin<<<132 * 32, 1024, 0, cuda>>>(released);
                               return {};
                             }),
@@ -221,7 +221,7 @@ int run_case(const std::string& name) {
   return 0;
 }
 
-// Without touching CUDA here: it does not survive a fork.
+// CUDA must not be touched here, because it does not survive a fork.
 int run_all(const char* program) {
   bool good = true;
   for (const char* name : {"fault", "hang", "stuck"}) {

@@ -18,7 +18,7 @@ using kernels::sampling::TokenEditCuda;
 
 static_assert(request::kEditedTokensMax <= kernels::sampling::kAllowedMax);
 
-// Room from the start, since taking more may wait for the step that runs.
+// Room from the start, because taking more later may wait for the step that runs.
 constexpr std::size_t kTopLogprobs = 20;                  // of a row: what OpenAI's API allows
 constexpr std::size_t kHistory = std::size_t{1} << 18;    // tokens of all rows
 constexpr std::size_t kEdits = std::size_t{1} << 14;      // likewise
@@ -42,7 +42,7 @@ RowCuda row_of(const request::BatchEntry& entry) {
   return row;
 }
 
-// Chooses the only token that is allowed, with its log-probability among all.
+// Chooses the only allowed token, with its log-probability among all.
 RowCuda scored_row_of(const request::BatchEntry& entry) {
   RowCuda row;
   row.temperature = 0.0f;
@@ -90,7 +90,7 @@ class CudaSampler::State {
 
  private:
   bool wants_logprobs() const { return top_stride_ > 0; }
-  // Of one row, or of several alike.
+  // Counts the log-probabilities of one row, or of several equal rows.
   void count_top(std::int32_t top_logprobs) {
     if (top_logprobs < 0) return;
     top_stride_ = std::max<std::int64_t>(top_stride_, std::max(top_logprobs, 1));
@@ -104,7 +104,7 @@ class CudaSampler::State {
   std::vector<RequestId> requests_;  // of the rows
   std::size_t history_tokens_ = 0;
   bool history_pending_ = false;
-  bool edited_ = false;  // else no row has edits, and nothing of them is sent
+  bool edited_ = false;  // false: no row has edits, and none are sent
   std::size_t edited_tokens_ = 0;
   std::size_t mask_words_ = 0;
   std::int64_t top_stride_ = 0;  // 0: no row wants log-probabilities

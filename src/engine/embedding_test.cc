@@ -1,4 +1,4 @@
-// Embeddings on the CPU: hidden states that the head has read, of the last token or all of them,
+// Embeddings on the CPU: the hidden states that the head reads, of the last token or of all,
 // whatever the chunks and whatever is in the prefix cache.
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ class Embeddings : public testing::Test {
   TinyRun run_;
 };
 
-// So they are those that the head's logits, and with them its log-probabilities, come from.
+// They are the hidden states that the head's logits, and its log-probabilities, are computed from.
 TEST_F(Embeddings, OfTheLastTokenAreWhatTheHeadReads) {
   request::Request request = embed(0, random_prompt(30), Pooling::kLast);
   request.sampling.top_logprobs = 5;
@@ -111,7 +111,7 @@ TEST_F(Embeddings, OfAllTokensAreTheMeanOfThoseOfEach) {
       mean[i] += static_cast<double>(answer.embedding[i]) / static_cast<double>(prompt.size());
     }
   }
-  // The second finds the first's prefix in the cache, and must not.
+  // The second would find the first's prefix in the cache, and must not use it.
   for (const std::int64_t tokens : {512, 7}) {
     run_.options.schedule.tokens_per_step_max = tokens;
     run_.arrive_each_step = 1;

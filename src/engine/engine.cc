@@ -23,15 +23,15 @@
 namespace causeway::engine {
 namespace {
 
-// While a step runs, the loop looks for new requests and cancellations this often.
+// The period in which the loop looks for new requests and cancellations while a step runs.
 constexpr Nanos kInboxPoll = millis(1);
-// While it waits for weights, of which it also hears by poke().
+// The same while it waits for weights; poke() wakes it as well.
 constexpr Nanos kWeightsPoll = millis(50);
-// While it is idle and may not warm up yet.
+// The same while it is idle and may not warm up yet.
 constexpr Nanos kWarmUpPoll = millis(50);
 // A shorter warm-up is not worth a line of the log.
 constexpr Nanos kWarmingTold = millis(5);
-// While it stops, an engine looks this often whether its loop is held.
+// The period in which a stopping engine checks whether its loop is held by the driver.
 constexpr Nanos kHeldPoll = millis(20);
 
 struct AddModel {
@@ -49,7 +49,7 @@ using Command = std::variant<CheckedRequest, Cancel, AddModel, AddTwins>;
 // A model as the submitting threads see it.
 struct ModelFront {
   std::shared_ptr<const ModelFacts> facts;
-  std::int64_t live = 0;  // requests that have not had their finished Output delivered
+  std::int64_t live = 0;  // those whose finished Output is not delivered
   bool draining = false;
 };
 
@@ -105,18 +105,18 @@ class Engine::State {
   void deliver(std::vector<request::Output> outputs);
   void publish();
 
-  // With the mutex: an idle loop has something to do.
+  // Needs the mutex: whether an idle loop has something to do.
   bool is_wanted() const {
     return !inbox.empty() || !removals.empty() || cancel_everything || poked;
   }
 
-  // In debug and sanitizer builds.
+  // Checks invariants, in debug and sanitizer builds.
   void check_at_idle() const;
-  // A step that hangs cannot be waited for; the executor keeps what it uses.
+  // A hanging step cannot be waited for; the executor keeps the memory that it uses.
   bool finished() const { return core.idle() || core.hung(); }
-  // Nothing can run here, or not until a step that hangs ends after all.
+  // No step can run, or none until a hanging step ends after all.
   bool dead() const { return core.hung() || !core.observe().lost.empty(); }
-  // The loop has not come round for longer than a step may take. Any thread.
+  // Whether the loop has not come round for longer than a step may take. Any thread.
   bool held() const {
     const Nanos last(beat.load());
     return last.count >= 0 && clock.now() - last > core.step_timeout();
@@ -128,28 +128,28 @@ class Engine::State {
   OutputSink& sink;
   weights::WeightCache* const cache;
 
-  // The loop thread's own.
+  // Used by the loop's thread only.
   EngineCore core;
   bool cancelling = false;
   std::deque<ModelId> cold;  // models for which the executor has not warmed up
-  Nanos warming;             // how long it has, since the log was told
+  Nanos warming;             // the time it took, since the log was told
 
   std::mutex mutex;                 // guards what follows
-  std::condition_variable wake;     // the loop: something to do
-  std::condition_variable settled;  // waiters: a request has ended, a model is gone
+  std::condition_variable wake;     // for the loop: something to do
+  std::condition_variable settled;  // for waiters: a request has ended, a model is gone
   std::deque<Command> inbox;
   std::map<ModelId, ModelFront> models;
   std::unordered_map<RequestId, ModelId> live;
-  std::set<ModelId> removals;  // drained, to be forgotten by the loop
+  std::set<ModelId> removals;  // without requests, for the loop to forget
   bool poked = false;
   bool accepting = true;
   bool hung = false;
-  std::string lost;  // why the device is; empty: it is not
+  std::string lost;  // why the device is lost; empty: it is not
   bool cancel_everything = false;
   bool loop_ended = false;
 
   // When the loop last came round, in nanoseconds; negative while it sleeps. A loop that does not
-  // is held by the driver, which may block once the device takes no more work.
+  // come round is held by the driver, which may block once the device takes no more work.
   std::atomic<std::int64_t> beat{-1};
 
   mutable std::mutex snapshot_mutex;  // guards what follows
@@ -204,7 +204,7 @@ void Engine::State::apply(Command&& command, std::vector<request::Output>& refus
   }
 }
 
-// A request that comes meanwhile waits for no more than one piece of it.
+// A request that arrives meanwhile waits for one piece of it at most.
 void Engine::State::warm_up() {
   const auto stop = [this] {
     if (options.may_warm_up && !options.may_warm_up()) return true;
@@ -235,7 +235,7 @@ void Engine::State::await_step() {
   }
 }
 
-// Nothing is in flight, but something waits for weights, or KV: requests, or a model that is to go.
+// No step is in flight, but requests, or a model that is to be removed, wait for weights or KV.
 void Engine::State::await_weights() {
   CAUSEWAY_DCHECK(!core.step_in_flight(), "a step is waited for by its end");
   Nanos wait = core.copies_under_way() ? kInboxPoll : kWeightsPoll;
@@ -248,7 +248,8 @@ void Engine::State::await_weights() {
                 [&] { return !inbox.empty() || cancel_everything || poked; });
 }
 
-// After every step: an error that kills the device's context is found by the step it strikes.
+// Called after every step, because an error that destroys the device's context is found by the step
+// that it hits.
 void Engine::State::watch_device() {
   const Status health = executor.health();
   if (health.ok()) return;
@@ -301,8 +302,8 @@ void Engine::State::run() {
     commands.clear();
     if (cancelling) core.cancel_all(clock.now());
     core.start_step(clock.now());
-    // The outputs of a step go out while the next one runs. publish() comes first, so that a client
-    // that has an output finds it counted.
+    // The outputs of a step are sent while the next one runs. publish() comes first, so that a
+    // client that has an output finds it counted.
     publish();
     deliver(std::move(refused));
     deliver(core.take_outputs());
@@ -312,7 +313,7 @@ void Engine::State::run() {
       await_weights();
     }
     watch_device();
-    // With nothing left to run the loop goes to sleep: what the last step brought goes out first.
+    // With nothing left to run the loop sleeps, after the outputs of the last step were sent.
     if (core.idle()) {
       publish();
       deliver(core.take_outputs());
@@ -345,7 +346,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options, cons
 
 Engine::~Engine() {
   stop(Nanos(0));
-  // A loop that is held still uses what the engine borrowed.
+  // A held loop still uses what the engine borrowed.
   if (state_->thread.joinable()) state_->thread.join();
 }
 
@@ -416,7 +417,7 @@ Status Engine::submit(request::Request request) {
     }
     facts = at->second.facts;
   }
-  // Reads the whole prompt: outside the lock.
+  // Reads the whole prompt, and so is outside the lock.
   CAUSEWAY_ASSIGN(CheckedRequest checked, CheckedRequest::check(std::move(request), *facts,
                                                                 state_->options.core.frames_max()));
 
@@ -501,7 +502,7 @@ void Engine::stop(Nanos grace) {
     state_->settled.wait_for(lock, wait_time(grace), [&] { return state_->live.empty(); });
     state_->cancel_everything = true;
     state_->wake.notify_one();
-    // A driver that holds the loop may do so for ever: the thread is left to it.
+    // A driver that holds the loop may do so for ever, so the thread is abandoned.
     while (!state_->loop_ended && !state_->held()) {
       state_->settled.wait_for(lock, wait_time(kHeldPoll));
     }

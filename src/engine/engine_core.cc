@@ -96,12 +96,12 @@ Status EngineCore::submit(CheckedRequest checked, Nanos now) {
   auto sequence = std::make_unique<Sequence>();
   sequence->tokens = std::move(request.prompt);
   sequence->prompt = Tokens(static_cast<std::int64_t>(sequence->tokens.size()));
-  // As after a preemption: what was put out already is computed again with the prompt.
+  // As after a preemption: what was delivered already is computed again with the prompt.
   sequence->tokens.insert(sequence->tokens.end(), request.output.begin(), request.output.end());
-  // With the first output came the log-probabilities of the prompt.
+  // The log-probabilities of the prompt came with the first output.
   if (!request.output.empty()) request.sampling.prompt_logprobs = -1;
   std::vector<TokenId>().swap(request.output);
-  // A clock never runs ahead of itself: an arrival in the future would jump the lag's queue.
+  // A clock never runs backwards: an arrival in the future would overtake others by lag.
   request.arrival = std::min(request.arrival, now);
   sequence->request = std::move(request);
   sequence->came = now;
@@ -145,7 +145,7 @@ bool EngineCore::step_in_flight() const { return state_->in_flight() > 0; }
 bool EngineCore::start_step(Nanos now) {
   state_->end_copies(now);
   state_->take_masks(now);
-  // Weights come and go also while no step may start.
+  // Weights come and go even while no step may start.
   if (!state_->may_start()) state_->update_weights(now);
   bool launched = false;
   while (state_->may_start()) {
@@ -156,12 +156,12 @@ bool EngineCore::start_step(Nanos now) {
     };
     state_->scheduler.schedule(now, state_->kv, decision, may_step, state_->rotation_inputs(now));
     if (!decision.model.valid()) {
-      // With rotation some may have to go before others can run.
+      // With rotation some sequences may have to leave before others can run.
       if (!decision.empty()) {
         state_->apply_decision(decision, now);
         continue;
       }
-      if (state_->rotation) state_->rotation->begin_copies();  // a sequence may be leaving still
+      if (state_->rotation) state_->rotation->begin_copies();  // a sequence may still be leaving
       if (state_->make_way(now) || state_->end_stranded(now)) continue;
       CAUSEWAY_CHECK(step_in_flight() || requests() == 0 || state_->awaits_memory() ||
                          !state_->awaiting_masks.empty(),
@@ -171,7 +171,7 @@ bool EngineCore::start_step(Nanos now) {
     state_->stranded_until.reset();
     state_->tell_watch(&decision);
     state_->apply_decision(decision, now);
-    // A refused step has ended its requests: there is less to do every time around.
+    // A refused step has ended its requests, so each round leaves fewer.
     state_->launch(now);
     launched = true;
   }
@@ -218,7 +218,7 @@ void EngineCore::lose(const std::string& why) {
   if (!state_->lost.empty()) return;
   state_->lost = why;
   state_->struck = state_->in_steps(nullptr);
-  // What the step that found it out has failed was lost, too.
+  // The requests that the step failed when it found the loss were lost, too.
   for (request::Output& output : state_->outputs) {
     output.lost = output.finished && output.reason == FinishReason::kError;
     if (output.lost) state_->struck.push_back(output.request);
@@ -281,7 +281,7 @@ std::vector<std::pair<ModelId, request::Observation>> EngineCore::observe_models
     observation.requests_running = state_->scheduler.running(id);
     observation.requests_waiting = state_->scheduler.waiting(id);
     observation.requests_rotary = state_->scheduler.rotary(id);
-    observation.frames_total = slice.frames_total;  // the pool is all models'
+    observation.frames_total = slice.frames_total;  // the pool belongs to all models
     observation.frames_used = slice.frames_used;
     observation.weights_cached = state_->cached_bytes(id);
     const weights::ExpertCache::Counters experts = state_->expert_counters(id);

@@ -1,5 +1,5 @@
-// EngineCore with a second step in flight: what is known when, and what befalls requests that end
-// while a step computes more of them than anybody wants.
+// EngineCore with a second step in flight: what is known when, and what happens to requests that
+// end while a step computes tokens for them that are not wanted.
 #include <gtest/gtest.h>
 
 #include "engine/engine_core.h"
@@ -105,14 +105,14 @@ TEST_F(Ahead, AStopTokenEndsARequestThatTheNextStepComputes) {
   while (core_.start_step(now_) && core_.requests() > 0) outputs = finish();
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].reason, FinishReason::kStop);
-  // The step in flight goes on in frames that nobody else may have yet.
+  // The step in flight still uses frames that no other sequence may have yet.
   EXPECT_TRUE(core_.step_in_flight());
   EXPECT_EQ(core_.kv().counts().quarantined, 2);
   EXPECT_FALSE(core_.idle());
   EXPECT_TRUE(finish().empty());
   EXPECT_TRUE(core_.idle());
   EXPECT_EQ(core_.kv().counts().quarantined, 0);
-  // Its second block was filled by what came after the end: it must not be found.
+  // Its second block was filled with tokens after the end, so it must not be found.
   EXPECT_EQ(core_.kv().counts().cached, 1);
 }
 
@@ -166,7 +166,7 @@ TEST_F(Ahead, ARefusedStepEndsItsRequestsWhenItsTurnHasCome) {
   EXPECT_EQ(core_.requests(), 2);
   submit(make_request(3, 5, 2));
   ASSERT_TRUE(core_.start_step(now_));
-  EXPECT_EQ(executor_.steps(), 1);  // nothing goes behind a refused one
+  EXPECT_EQ(executor_.steps(), 1);  // nothing is enqueued after a refused one
   const auto outputs = finish();
   ASSERT_EQ(outputs.size(), 2u);
   EXPECT_EQ(outputs[0].reason, FinishReason::kLength);

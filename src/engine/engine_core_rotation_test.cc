@@ -20,13 +20,13 @@ using request::FinishReason;
 
 const std::int64_t kBlock = kFacts.tokens_per_block.count;
 
-// What stands at a place of a request's: prompts differ by request.
+// The token at a place of a request; prompts differ by request.
 TokenId token_at(RequestId request, std::int64_t prompt, std::int64_t place) {
   if (place >= prompt) return static_cast<TokenId>(FakeExecutor::kTokenBase + place);
   return static_cast<TokenId>((7 * request.value + place) % 1000);
 }
 
-// Remembers of every frame and twin which tokens' KV it holds, and looks whether a step finds what
+// Records for every frame and twin the tokens whose KV it holds, and checks that a step finds what
 // it reads. Copies out read when they end, which is late; copies in at the latest when a step waits
 // for them.
 class RotatingExecutor final : public StepExecutor {
@@ -71,10 +71,10 @@ class RotatingExecutor final : public StepExecutor {
   }
   kv::KvCopyRates copy_rates() const override { return {.in = 1e9, .out = 1e9}; }
 
-  // Of 100 copies that end from now on; or of those out alone.
+  // So many of 100 copies that end from now on fail; or of copies out alone.
   void fail(int of_hundred) { failing_ = failing_out_ = of_hundred; }
   void fail_out(int of_hundred) { failing_out_ = of_hundred; }
-  // No copy ends but those that a step waits for.
+  // Only copies that a step waits for end.
   void stall(bool stalls) { stalled_ = stalls; }
   // Those that are under way.
   void give_up() {
@@ -104,7 +104,7 @@ class RotatingExecutor final : public StepExecutor {
     ends_.push_back(std::move(end));
   }
 
-  // Of one whose copy failed nobody looks at the result.
+  // The result for a sequence whose copy failed is not looked at.
   void compute(const request::Batch& batch, const request::BatchEntry& entry) {
     const auto frame_of = [&](std::int64_t place) -> std::map<std::int64_t, TokenId>& {
       const auto at = static_cast<std::size_t>(entry.frame_begin + place / kBlock);
@@ -148,7 +148,7 @@ struct Rotating {
   std::int64_t twins = 64;
   int steps_in_flight = 2;
   std::uint64_t seed = 1;
-  double seconds_per_token = 0;  // unknown: to copy is taken to be faster
+  double seconds_per_token = 0;  // 0: unknown; copying is taken to be faster
   std::int64_t tokens_per_step = 2048;
 };
 
@@ -161,7 +161,7 @@ CoreOptions options_of(const Rotating& how) {
                       .step_timeout = seconds(2)};
   options.schedule.policy = how.policy;
   options.schedule.preemption = how.preemption;
-  // Whoever waits displaces those that run.
+  // Waiting requests displace running ones.
   options.schedule.rotation.lag = schedule::kLagOfPaper;
   options.schedule.tokens_per_step_max = how.tokens_per_step;
   return options;
@@ -288,9 +288,9 @@ TEST(Rotation, WhoseCopyFailedIsRecomputed) {
   EXPECT_GT(run.core().observe().preemptions, 0);
 }
 
-// Two large ones that do not fit together displace each other for ever, and each loses by it all
-// that it had computed: it needs more steps than it is left. Without a rest there are up to 1,400
-// losses here, until the small ones beside them, who make victims possible, have ended.
+// Two large requests that do not fit together displace each other for ever, and each loses all that
+// it had computed: it needs more steps than it gets. Without a rest there are up to 1,400 losses
+// here, until the small ones beside them, which make victims possible, have ended.
 TEST(Rotation, WhereCopiesFailRequestsLoseLittle) {
   for (const bool only_out : {false, true}) {
     for (std::uint64_t seed = 100; seed < 120; ++seed) {
@@ -368,7 +368,8 @@ TEST(Rotation, EveryPolicyEndsWhatItBegins) {
   }
 }
 
-// A prompt whose beginning another had, after so many others that only host memory has it still.
+// A prompt that begins like an earlier one, after so many others that only host memory still has
+// it.
 void ask_again(RotatingCore& run) {
   constexpr std::int64_t kAgain = 1001;  // token_at() gives it the tokens of 1
   for (std::int64_t id = 1; id <= 8; ++id) {
@@ -426,8 +427,8 @@ TEST(Rotation, APolicyThatDoesNotRotateHasNoUseForHostMemory) {
   }
 }
 
-// One of 7 frames of 12 leaves, its copies out do not end and are given up, and it is cancelled. A
-// newcomer needs 6.
+// A request with 7 of 12 frames leaves; its copies out do not end and are given up, and it is
+// cancelled. A new request needs 6.
 class GivenUp : public testing::Test {
  protected:
   void SetUp() override {

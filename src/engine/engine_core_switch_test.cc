@@ -1,4 +1,4 @@
-// What the core tells of models whose weights come and go.
+// The core's reports about models whose weights come and go.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Bytes kExtent = mib(32);
 
-// Copies end when the test says so.
+// Copies end when the test calls for it.
 class HandMover final : public weights::WeightMover {
  public:
   void submit(std::span<const weights::WeightCommand> commands) override {
@@ -308,7 +308,7 @@ TEST_F(NarrowBorderTest, SequencesGiveWayToAModelWhereNothingElseCanRun) {
   EXPECT_EQ(core_.observe().frames_total, 2);
 }
 
-// A model that came later is pinned: beside both of them there is no room for the sequence, which
+// A model that came later is pinned. Beside both of them there is no room for the sequence, which
 // holds all frames and would keep either from running.
 TEST_F(NarrowBorderTest, ASequenceEndsBesideWhichModelsCannotCome) {
   ASSERT_TRUE(core_.submit(make_request(1, 22, 2), Nanos(0)).ok()) << "six frames";

@@ -273,7 +273,7 @@ TEST_F(Core, ALostDeviceEndsWhatRunsWaitsAndComes) {
   }
 }
 
-// Who is told of steps beforehand.
+// Which requests the watch is told of before steps.
 class Watch final : public StepWatch {
  public:
   void queued(RequestId request) override { told += "queued " + text(request) + "; "; }

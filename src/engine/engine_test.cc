@@ -146,7 +146,7 @@ TEST_F(EngineThread, StopsAlthoughTheDeviceHangs) {
   ASSERT_TRUE(sink_.wait_for_ends(1));
   EXPECT_EQ(sink_.of(RequestId(1)).end->reason, FinishReason::kError);
   for (int id = 2; refusal(make_request(id, 2)) != ErrorCode::kUnavailable; ++id) {
-    ASSERT_LT(id, 10'000);  // the news may take an iteration to get around
+    ASSERT_LT(id, 10'000);  // observe() may lag by an iteration
     std::this_thread::yield();
   }
   engine_->stop(seconds(20));
@@ -223,7 +223,7 @@ TEST_F(EngineThread, ALostDeviceEndsEveryRequestAndRefusesMore) {
   EXPECT_EQ(engine_->observe().frames_used, 0);
 }
 
-// As the driver does when its queue is full and the device takes nothing more.
+// The driver does this when its queue is full and the device takes nothing more.
 class BlockingExecutor final : public StepExecutor {
  public:
   explicit BlockingExecutor(Nanos step_timeout) : capabilities_{.step_timeout = step_timeout} {}

@@ -22,10 +22,10 @@
 namespace causeway::engine {
 namespace {
 
-// A step on the CPU is bounded work that always ends: a long prompt of a large model takes minutes
-// on few cores, and a client that gave it up would only come back and wait again.
+// A step on the CPU is bounded work that always ends. A long prompt of a large model takes minutes
+// on few cores, and a client that gave up would only come back and wait again.
 constexpr Nanos kStepTimeout = seconds(86'400);
-// Between two looks at whether copies of KV have ended.
+// The pause between two polls for the end of copies of KV.
 constexpr Nanos kGateWait = seconds(1);
 
 // `bias`: the entry's, as the kernel takes it; the parameters refer to both.
@@ -67,7 +67,7 @@ request::SampledToken choose(std::span<float> logits, const request::BatchEntry&
   return sample(logits, entry.request, sampling_params(entry, bias));
 }
 
-// The only token allowed is chosen; its log-probability is that among all.
+// The only allowed token is chosen; its log-probability is that among all.
 request::SampledToken score(std::span<float> logits, const request::BatchEntry& entry,
                             const TokenId& token) {
   return sample(logits, entry.request,
@@ -95,7 +95,7 @@ void add_hidden(const request::Batch& batch, std::span<const float> hidden,
   }
 }
 
-// A worker, and the models whose steps it executes one at a time.
+// A worker thread, and the models whose steps it executes one at a time.
 struct HostLane {
   explicit HostLane(Bytes frame) : models(frame) {}
 
@@ -204,7 +204,8 @@ void HostExecutor::State::run(HostLane& lane) {
     const weights::StepWeights weights = lane.queued_weights;
     const std::vector<kv::CopyGate> gates = std::move(lane.queued_gates);
     lock.unlock();
-    // Always opened: by the thread that polls for the ends of copies, or ends the executor.
+    // A gate is always opened, by the thread that polls for the ends of copies, or that ends the
+    // executor.
     for (const kv::CopyGate& gate : gates) {
       while (!gate.open()) (void)gate.semaphore->wait(gate.value, kGateWait).ok();
     }

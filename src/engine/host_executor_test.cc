@@ -1,5 +1,5 @@
 // The whole way of a request on the CPU: engine, scheduler, KV, forward pass and sampling give the
-// golden greedy answer of stories260K, alone, in company, and after preemption.
+// golden greedy answer of stories260K, alone, in batches, and after preemption.
 #include "engine/host_executor.h"
 
 #include <gtest/gtest.h>
@@ -119,7 +119,7 @@ TEST(HostExecutor, IsPatientWithSlowSteps) {
   EXPECT_GE((*executor)->capabilities().step_timeout, seconds(3600));
 }
 
-// Preempted sequences are recomputed in chunks beside others: the same answer for everybody.
+// Preempted sequences are recomputed in chunks beside others: every answer stays the same.
 TEST_F(HostEngine, CompanyChunksAndPreemptionChangeNothing) {
   constexpr std::int64_t kFrames = 40;  // an answer takes 17
   Slice slice(kFrames);

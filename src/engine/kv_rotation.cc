@@ -13,9 +13,9 @@ namespace {
 
 constexpr Nanos kFirstStep = millis(10);  // expected before one has been measured
 constexpr Nanos kLogPause = seconds(1);
-// How many steps' worth of copies out may be under way before eager ones wait. A copy that a
-// sequence turns out to need is behind no more than these, and so is a sequence that must go after
-// them.
+// How many steps' worth of copies out may be under way before eager copies wait. A copy that a
+// sequence turns out to need waits for no more than these, and so does a sequence that must leave
+// after them.
 constexpr std::int64_t kStepsOut = 2;
 
 bool is_out(const kv::KvCopy& copy) { return copy.direction == kv::KvCopy::Direction::kOut; }
@@ -42,8 +42,8 @@ Nanos KvRotation::step(const WeightsIn& weights) const {
   return weights.resident || pass_ == Nanos(0) ? step_ : pass_;
 }
 
-// Passes of streamed models go on beside the steps of the others: of one comes in, during a step,
-// what the step's time is of the pass's.
+// Passes of streamed models run beside the steps of the others. During a step arrives as much of a
+// pass's bytes as the step takes of the pass's time.
 Bytes KvRotation::weights_in(const WeightsIn& weights, Nanos step) const {
   CAUSEWAY_DCHECK(step > Nanos(0), "a step takes time");
   if (pass_ <= step) return weights.arriving + weights.pass;
@@ -55,8 +55,8 @@ Bytes KvRotation::weights_in(const WeightsIn& weights, Nanos step) const {
 schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates, Bytes weights_in,
                                             Nanos step) const {
   const kv::FrameCounts counts = kv_.counts();
-  // Eager copies yield to those that must go (KvCache::take_copies), so they take nothing from
-  // these.
+  // Eager copies yield to copies of sequences that must leave (KvCache::take_copies), so they take
+  // nothing from these.
   schedule::RotationBudget budget =
       schedule::rotation_budget({.out_rate = rates.out,
                                  .in_rate = rates.in,
@@ -66,7 +66,7 @@ schedule::RotationBudget KvRotation::budget(const kv::KvCopyRates& rates, Bytes 
                                  .frame = options_.frame,
                                  .frames = counts.usable() - counts.stranded},
                                 options_.limits);
-  // Those that are in host memory come back all the same: they have nothing to lose by it.
+  // Sequences in host memory come back all the same: they have nothing to lose by it.
   if (rests_) budget.out = budget.exchange = 0;
   return budget;
 }
@@ -85,7 +85,7 @@ schedule::RotationInputs KvRotation::inputs(const WeightsIn& weights, Nanos now)
 }
 
 void KvRotation::step_took(Nanos time, bool streamed) {
-  constexpr std::int64_t kOfOld = 7;  // eighths: an odd step changes little
+  constexpr std::int64_t kOfOld = 7;  // eighths: an unusual step changes little
   CAUSEWAY_DCHECK(time >= Nanos(0), "a step took less than no time");
   Nanos& expected = streamed ? pass_ : step_;
   if (expected == Nanos(0)) expected = time;

@@ -118,7 +118,7 @@ TEST_F(KvRotationBudget, EagerCopiesWaitWhileOthersAreUnderWay) {
   }
   EXPECT_TRUE(rotation_.poll(Nanos(0)).empty());
   EXPECT_EQ(step(), 23);
-  // Who must go does not wait.
+  // A sequence that must leave does not wait.
   ASSERT_GT(kv_.rotate_out_cost(RequestId(0)).copies, 0);
   ASSERT_TRUE(kv_.rotate_out(RequestId(0), StepId()));
   EXPECT_EQ(step(), kBlocks);

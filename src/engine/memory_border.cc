@@ -14,7 +14,7 @@ using schedule::BorderSide;
 
 namespace {
 
-// After KV did not get memory, it does not try again for so long.
+// After KV did not get memory, it does not try again for this long.
 constexpr Nanos kRetry = seconds(10);
 
 }  // namespace
@@ -84,7 +84,7 @@ void MemoryBorder::finish_retiring(Nanos now) {
   }
 }
 
-// Another may go in its place: KvCache::runs_to_retire() passes over it as long as it is held.
+// Another extent may go in its place: KvCache::runs_to_retire() passes over it while it is held.
 void MemoryBorder::take_back_stranded(std::int64_t extent, Nanos now) {
   CAUSEWAY_DCHECK(place_of(extent) == Place::kRetiring, "only what is to go is taken back");
   if (!kv_.stranded(frames_of(extent))) return;

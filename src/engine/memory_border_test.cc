@@ -14,7 +14,7 @@ using Kind = weights::WeightCommand::Kind;
 constexpr ModelId kOne(1), kTwo(2);
 constexpr Bytes kExtent(1000);
 
-// Keeps what it is told; ends when the test says so.
+// Records the commands; copies end when the test calls for it.
 class HandMover final : public weights::WeightMover {
  public:
   void submit(std::span<const weights::WeightCommand> commands) override {
@@ -76,7 +76,7 @@ class MemoryBorderTest : public ::testing::Test {
     EXPECT_TRUE(cache_.remove_model(model).ok());
     add(model, extents);
   }
-  // From now on just this model has requests.
+  // From now on only this model has requests.
   void ask(ModelId model) {
     demand_.clear();
     if (model.valid()) demand_.push_back({.model = model, .requests = 1, .arrived = 1});

@@ -7,7 +7,7 @@
 namespace causeway::kv {
 namespace {
 
-constexpr Bytes kFrameMin(64);  // a cache line, and what vector loads may want
+constexpr Bytes kFrameMin(64);  // a cache line, which vector loads may need
 
 bool divides(Bytes frame, Bytes extent) {
   return frame >= kFrameMin && frame <= extent && extent % frame == Bytes(0);

@@ -37,7 +37,7 @@ void FramePool::unlink(List& list, FrameId id) {
   list.unlink([this](FrameId frame) -> Frame& { return at(frame); }, id);
 }
 
-// Of a frame that a step or a copy uses, and that no table lists.
+// Quarantines a frame that a step or a copy uses and no table lists.
 void FramePool::quarantine(FrameId id) {
   Frame& frame = at(id);
   frame.state = FrameState::kQuarantined;
@@ -104,8 +104,8 @@ void FramePool::reference(FrameId id) {
 void FramePool::unreference(FrameId id, StepId last_user) {
   Frame& frame = at(id);
   CAUSEWAY_CHECK(frame.state == FrameState::kReferenced, "the frame is not referenced");
-  // Not only this user's step: a sharer that left earlier may still be in a step in flight, and
-  // the step that fills the block certainly is.
+  // The frame waits for more than this user's step: another sequence that shared it and left
+  // earlier may still be in a step in flight, and the step that fills the block certainly is.
   frame.last_user = std::max({frame.last_user, last_user, frame.filling});
   if (--frame.references > 0) return;
   --counts_.referenced;
@@ -166,12 +166,12 @@ void FramePool::settle(FrameId id) {
   } else {
     unindex(id);
     frame.state = FrameState::kFree;
-    push_front(free_, id);  // most recently used first: likeliest to be in some cache
+    push_front(free_, id);  // most recently used first: likeliest to be in a CPU cache
     ++counts_.free;
   }
 }
 
-// A frame that is on no list.
+// The frame is on no list, and is gone from now on.
 void FramePool::leave(FrameId id) {
   Frame& frame = at(id);
   unindex(id);
@@ -235,7 +235,7 @@ void FramePool::abandon_fill(FrameId id, const PrefixHash& hash, StepId step) {
 bool FramePool::index(FrameId id, const PrefixHash& hash) {
   Frame& frame = at(id);
   CAUSEWAY_CHECK(!frame.indexed, "the block is indexed already");
-  // Two sequences may fill equal blocks at the same time: the first to be done is found.
+  // Two sequences may fill equal blocks at the same time; the index finds the first that is done.
   if (holder(hash).valid()) return false;
   index_.insert(hash, id);
   frame.hash = hash;

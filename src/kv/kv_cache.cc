@@ -59,8 +59,7 @@ Tokens KvCache::open(RequestId sequence, ModelId model, std::span<const TokenId>
   return state_->open(sequence, model, tokens, false);
 }
 
-// First all references, then the frames for what is brought: taking a frame may evict any that is
-// cached.
+// All references are taken before the frames for copies: taking a frame may evict any cached one.
 Tokens KvCache::State::open(RequestId id, ModelId model_id, std::span<const TokenId> tokens,
                             bool bring) {
   CAUSEWAY_CHECK(!sequences.contains(id), "the sequence has an open block table already");
@@ -159,8 +158,8 @@ void KvCache::release(RequestId sequence, StepId last_user) {
   state_->sequences.erase(sequence);
 }
 
-// From the end, so that of a chain the last block is evicted first: a block is worthless without
-// those before it.
+// Released from the end, so that the last block of a chain is evicted first: a block is useless
+// without those before it.
 void KvCache::State::drop_table(Sequence& entry, StepId last_user) {
   for (auto frame = entry.table.rbegin(); frame != entry.table.rend(); ++frame) {
     const bool indexed = pool.indexed(*frame);
@@ -172,7 +171,7 @@ void KvCache::State::drop_table(Sequence& entry, StepId last_user) {
   entry.table.clear();
 }
 
-// Indexes what the step, and all before `oldest`, have filled, then ends their quarantines.
+// Indexes what the step and all before `oldest` have filled, then ends their quarantines.
 void KvCache::State::complete(StepId step, StepId oldest) {
   for (auto at = in_flight.begin(); at != in_flight.end() && at->first <= step;) {
     const auto& [id, work] = *at;
@@ -201,8 +200,8 @@ void KvCache::step_failed(StepId step, StepId oldest) {
   state_->complete(step, oldest);
 }
 
-// Later steps of the same sequences build on what the failed step was to write, so whatever they
-// have committed is not valid either.
+// Later steps of the same sequences use what the failed step was to write, so what they have
+// committed is not valid either.
 void KvCache::State::roll_back(const std::vector<Commit>& failed, StepId step) {
   std::unordered_set<std::uint64_t> serials;
   for (const Commit& commit : failed) {

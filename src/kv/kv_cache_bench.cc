@@ -90,8 +90,8 @@ void match_nothing(benchmark::State& state) {
 }
 BENCHMARK(match_nothing);
 
-// A sequence of `range` tokens goes and comes back, its full blocks having been copied eagerly:
-// costs, both rotations, and all copies' books.
+// A sequence of `range` tokens whose full blocks were copied eagerly is rotated out and in: the
+// costs, both rotations, and the bookkeeping of all copies.
 void rotation(benchmark::State& state) {
   const std::int64_t blocks = state.range(0) / kBlock + 1;
   KvCache cache({.frames = 2 * blocks, .twins = 2 * blocks});

@@ -74,7 +74,7 @@ Status KvCache::State::check_copy(const PendingCopy& copy) const {
   return {};
 }
 
-// Checks each copy, and how many each sequence waits for.
+// Checks each copy, and the number of copies that each sequence waits for.
 Status KvCache::State::check_copies() const {
   std::unordered_map<std::uint64_t, std::int64_t> awaited;
   std::size_t pending = 0;

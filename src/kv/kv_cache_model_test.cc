@@ -238,7 +238,7 @@ class History {
     if (!index_.emplace(fill.prefix, fill.frame).second) ++duplicates;
   }
 
-  // Its KV is there already: only sequences with nothing in flight.
+  // Commits tokens whose KV exists already: only sequences with nothing in flight.
   void commit_without_step() {
     const auto id = any_sequence();
     if (!id || sequences_[*id].last_user > done_) return;
@@ -266,7 +266,7 @@ class History {
                        [&](const auto& entry) { return entry.second == frame; });
   }
 
-  // A frame that nobody references: until the last step that uses it is done, quarantined.
+  // A frame without a reference is quarantined until the last step that uses it is done.
   void abandon(FrameId frame, StepId asked) {
     StepId until = std::max(asked, asked_until_[frame]);
     asked_until_[frame] = until;
@@ -455,7 +455,7 @@ TEST(KvCacheModel, RandomHistoriesAgreeWithTheNaiveModel) {
     taken_back += history.taken_back;
     evicted_with_run += history.evicted_with_run;
   }
-  // The histories reach what they are for.
+  // The histories reach the cases that they are meant to test.
   EXPECT_GT(shared, 1'000);
   EXPECT_GT(evictions, 1'000);
   EXPECT_GT(failures, 1'000);

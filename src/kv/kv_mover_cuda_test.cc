@@ -1,5 +1,5 @@
-// KV that rotates on the CUDA backend, over a driver that is not there: its twins are registered in
-// pieces and copied only where they are, a stream of steps waits for what comes back with no host
+// KV that rotates on the CUDA backend, over a fake driver: twins are registered in pieces and
+// copied only where they are registered, a stream of steps waits for what comes back without a host
 // thread in between, and nothing is left behind.
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ class KvMoverOnCuda : public ::testing::Test {
     }
     return all;
   }
-  // Of so many copies.
+  // A submission of so many copies.
   bool all_end(std::int64_t count, Outcome outcome) {
     const Nanos end = clock_.now() + seconds(20);
     while (count > 0 && clock_.now() < end) {
@@ -93,7 +93,7 @@ class KvMoverOnCuda : public ::testing::Test {
     }
     return count == 0;
   }
-  // The GPU's memory is the host's here.
+  // The GPU's memory is host memory here.
   void fill(int with) {
     for (std::int64_t f = 0; f < kFrames; ++f) {
       const auto bytes = frames_->bytes_of(FrameId(f));

@@ -42,7 +42,7 @@ SequencePlace KvCache::State::place(const Sequence& entry) const {
   const bool waits = entry.copies_awaited > 0;
   if (entry.lost) return SequencePlace::kLost;
   if (!entry.out) return waits ? SequencePlace::kArriving : SequencePlace::kHbm;
-  // Also with nothing to copy it stays away until its last step has ended, and not failed.
+  // A sequence with nothing to copy also stays away until its last step has ended without failing.
   const bool computed = pool.is_done(entry.last_writer);
   return waits || !computed ? SequencePlace::kLeaving : SequencePlace::kHost;
 }
@@ -102,7 +102,8 @@ CopyId KvCache::arriving_until(RequestId sequence) const {
   return !entry.out && entry.copies_awaited > 0 ? entry.newest_copy_in : CopyId();
 }
 
-// Twins that are there are held before others are taken: taking may evict any that is not.
+// Existing twins are held before others are taken, because taking may evict any twin that is not
+// held.
 bool KvCache::rotate_out(RequestId sequence, StepId last_user) {
   State& state = *state_;
   Sequence& entry = state.sequence(sequence);
@@ -133,7 +134,7 @@ void KvCache::State::await(RequestId id, Sequence& entry, PendingCopy& copy) {
   ++entry.copies_awaited;
 }
 
-// From the frame that is in the sequence's table, to a new twin that the table holds.
+// A copy from the frame in the sequence's table to a new twin that the table holds.
 void KvCache::State::copy_out(RequestId id, Sequence& entry, std::size_t block, StepId last_user) {
   const FrameId frame = entry.table[block];
   PendingCopy copy{.copy = {.direction = KvCopy::Direction::kOut,
@@ -157,7 +158,7 @@ void KvCache::State::copy_out(RequestId id, Sequence& entry, std::size_t block, 
   await(id, entry, copies.add(std::move(copy)));
 }
 
-// From a twin that is valid, into a new frame of the sequence's table.
+// A copy from a valid twin into a new frame of the sequence's table.
 void KvCache::State::copy_in(RequestId id, Sequence& entry, std::size_t block, TwinId twin,
                              KvCopy::Reason reason) {
   const FrameId frame = pool.take(entry.model);
@@ -173,8 +174,9 @@ void KvCache::State::copy_in(RequestId id, Sequence& entry, std::size_t block, T
   await(id, entry, copies.add(std::move(copy)));
 }
 
-// First all references to what is in HBM, then the frames for what is not: taking a frame may evict
-// any that is cached. The twin of a tail is free when its copy has ended: the block will change.
+// All references to blocks in HBM are taken before the frames for the others: taking a frame may
+// evict any cached one. A tail's twin is free when its copy has ended, because the block will
+// change.
 bool KvCache::rotate_in(RequestId sequence) {
   State& state = *state_;
   Sequence& entry = state.sequence(sequence);
@@ -229,7 +231,8 @@ bool KvCache::State::wants_twin(const EagerCandidate& candidate) const {
 
 PendingCopy* KvCache::State::next_eager() {
   while (!eager.empty() && !wants_twin(eager.front())) eager.pop_front();
-  // An eager copy, which no sequence needs yet, is not worth the twin of a block that one holds.
+  // An eager copy, which no sequence needs yet, is not worth the twin of a block that a sequence
+  // holds.
   if (eager.empty() || twins.counts().free + twins.counts().cached == 0) return nullptr;
   const FrameId frame = eager.front().frame;
   eager.pop_front();
@@ -258,7 +261,7 @@ void KvCache::State::note_indexed(FrameId frame, const PrefixHash& hash) {
   purge_eager();
 }
 
-// A caller that takes no copies lets candidates pile up: those that are void go.
+// A caller that takes no copies lets candidates pile up, so void ones are removed here.
 void KvCache::State::purge_eager() {
   constexpr std::int64_t kSome = 64;
   if (std::ssize(eager) <= 2 * pool.size() + kSome) return;
@@ -302,8 +305,8 @@ void KvCache::take_lost(std::vector<RequestId>& lost) {
   state_->lost.clear();
 }
 
-// What steps in flight fill on the ground of a frame that is not what it should be is not valid,
-// also if the sequence has ended meanwhile.
+// What steps in flight fill from a frame with wrong contents is not valid, even if the sequence has
+// ended meanwhile.
 void KvCache::State::lose_waiters(const PendingCopy& copy) {
   std::unordered_set<std::uint64_t> serials;
   for (const CopyWaiter& waiter : copy.waiters) {
@@ -361,7 +364,7 @@ void KvCache::State::lose(RequestId id, Sequence& entry) {
   entry.lost = true;
 }
 
-// Sequences that still wait for it are lost.
+// Sequences that still wait for the copy are lost.
 void KvCache::State::drop_copy_out(CopyId id) {
   const PendingCopy dropped = copies.remove(id);
   for (const CopyWaiter& waiter : dropped.waiters) {

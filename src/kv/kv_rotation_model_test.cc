@@ -211,8 +211,8 @@ class RotationHistory : public NaiveTiers {
     sequences_[id] = sequence;
   }
 
-  // Fills the sequence's table: what is in HBM is used, the rest copied in. `twins`, by block, of a
-  // sequence that comes back. Returns the number of copies.
+  // Fills the sequence's table: blocks in HBM are used, the others are copied in. `twins`, by
+  // block, belong to a sequence that comes back. Returns the number of copies.
   std::int64_t bring_blocks(RequestId id, NaiveSequence& sequence,
                             const std::vector<Prefix>& blocks,
                             const std::vector<std::int64_t>& twins, KvCopy::Reason reason) {
@@ -331,7 +331,8 @@ class RotationHistory : public NaiveTiers {
     hold(twin);
     sequence.twins[static_cast<std::size_t>(index)] = twin;
     reached["tails"] += full ? 0 : 1;
-    // The last step that writes a token of the block; of a tail, that may write it at all.
+    // The last step that writes a token of the block; for a tail, the last that may write it at
+    // all.
     StepId after = full ? StepId() : std::max(last_user, sequence.last_user);
     const std::int64_t begin = index * block_of(sequence);
     for (auto at = begin; at < std::ssize(content.tokens); ++at) {
@@ -463,8 +464,8 @@ class RotationHistory : public NaiveTiers {
     end_copy(id, random_.chance(0.9));
   }
 
-  // Marks as lost who waits for the copy, and whose own copies are void with it; the cache has
-  // named `named`.
+  // Marks as lost the sequences that wait for the copy, and those whose own copies become void with
+  // it; the cache has named `named`.
   void lose_waiters(const NaiveCopy& copy, std::vector<RequestId> named) {
     const std::set<std::int64_t> before = lost_;
     for (const auto& [id, sequence] : sequences_) {
@@ -514,7 +515,7 @@ class RotationHistory : public NaiveTiers {
     copies_.erase(id);
     NaiveTwin& twin = twin_.at(copy.twin);
     if (copy.direction == KvCopy::Direction::kOut) {
-      // Whatever the frame holds now is what arrived.
+      // Whatever the frame holds now is the copy's result.
       ASSERT_TRUE(!ok || holds(held_[copy.frame], copy.content)) << "changed while it was copied";
       twin.valid = ok;
       if (ok) on_host_[twin.actual] = copy.content;
@@ -642,7 +643,7 @@ class RotationHistory : public NaiveTiers {
     }
   }
 
-  // Before the step has done anything: those that it computes fall back, those leaving are lost.
+  // Called before the step has done anything: its sequences fall back, those that leave are lost.
   void fail(StepId step) {
     failed_.insert(step);
     for (auto& [id, sequence] : sequences_) {
@@ -656,7 +657,7 @@ class RotationHistory : public NaiveTiers {
     }
     drop_void_copies();
   }
-  // Pending copies out of blocks that steps in flight fill in vain, whoever waits for them.
+  // Drops pending copies out of blocks that steps in flight fill in vain, whatever waits for them.
   void drop_void_copies() {
     for (const auto& [step, fill] : fills_) {
       if (!is_void(fill.opening, fill.depends_on)) continue;
@@ -682,7 +683,7 @@ class RotationHistory : public NaiveTiers {
     }
   }
 
-  // The row reads what it builds on, then writes its tokens.
+  // The row reads the KV before its tokens, then writes that of its tokens.
   void execute(const NaiveRow& row) {
     const auto block = models_of_rows_.at(row.opening);
     const bool nothing = is_void(row.opening, row.depends_on);
@@ -747,7 +748,7 @@ class RotationHistory : public NaiveTiers {
   std::int64_t next_copy_ = 0;
 };
 
-// A failed CHECK aborts: say which history it was.
+// A failed CHECK aborts, so the history is named before.
 volatile std::sig_atomic_t seed_running = 0;
 void report_seed(int) {
   std::fprintf(stderr, "reproduce: kv_test --gtest_filter='KvRotationModel.*' %s%d, history %d\n",
@@ -755,7 +756,7 @@ void report_seed(int) {
                static_cast<int>(seed_running));
 }
 
-// What the histories are for, and how often they come by it at the least.
+// The cases that the histories must reach, and how often at least.
 const std::map<std::string, std::int64_t> kReached = {
     {"rotations out", 5'000}, {"rotations in", 2'000},
     {"refused out", 500},     {"refused in", 100},

@@ -50,7 +50,7 @@ class KvRotationTest : public testing::Test {
     for (const KvCopy& copy : copies) cache_.copy_ended(copy.id, ok, lost);
     return lost;
   }
-  // Rotates it out; all copies end.
+  // Rotates the sequence out; all copies end.
   void to_host(RequestId id) {
     ASSERT_TRUE(cache_.rotate_out(id, kNoStep));
     ASSERT_THAT(end(take()), IsEmpty());
@@ -356,7 +356,7 @@ TEST_F(KvRotationTest, FramesAreStrandedOnceNobodyHasThem) {
   cache_.release(id, kNoStep);
   expect_frames({.free = 7, .quarantined = 1, .stranded = 1});
   EXPECT_EQ(cache_.counts().coming(), 0);
-  // Its block is there, all the same.
+  // The block is there all the same.
   cache_.open(RequestId(2), kModel, tokens_from(0, 5));
   expect_frames({.free = 7, .referenced = 1});
   cache_.release(RequestId(2), kNoStep);

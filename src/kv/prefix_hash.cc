@@ -48,7 +48,7 @@ PrefixHash hash_block(HashKey key, ModelId model, PrefixHash parent,
   sip.add(parent.low);
   sip.add(parent.high);
   sip.add(static_cast<std::uint64_t>(model.value));
-  // Token ids are taken as 32-bit words, lowest first, as they lie in memory.
+  // Token ids are read as 32-bit words, lowest first, as they lie in memory.
   std::size_t i = 0;
   for (; i + 1 < tokens.size(); i += 2) {
     sip.add(static_cast<std::uint32_t>(tokens[i]) |

@@ -12,10 +12,10 @@ namespace {
 
 using device::CopyPriority;
 
-// A copy shares its way with others of its purpose.
+// How much longer a copy may take, as it shares its links with others of its purpose.
 constexpr std::int64_t kSlack = 4;
 
-// Such a copy will never end, and whether it still writes is not known.
+// A copy that fails so will never end, and may still write.
 bool never_ends(const Status& outcome) {
   return !outcome.ok() && outcome.error().code == ErrorCode::kDeadlineExceeded;
 }
@@ -25,7 +25,7 @@ bool is_worth_another_try(const Status& outcome) {
 
 }  // namespace
 
-// What one request to the transfer engine moves; hears of its end.
+// The copies of one request to the transfer engine; it is the request's listener.
 class TransferKvMover::Transfer final : public transfer::TransferListener {
  public:
   Transfer(TransferKvMover& mover, Submission& of, std::vector<KvCopy> moved)
@@ -96,7 +96,7 @@ void TransferKvMover::begin(std::vector<KvCopy> copies, CopyPriority priority) {
   start(submission, std::move(copies), submission.gate ? &*submission.gate : nullptr);
 }
 
-// From the bytes that are under way, those of this submission among them.
+// Calculated from all bytes that are under way, including those of this submission.
 Nanos TransferKvMover::allowed(const Submission& submission) const {
   const Bytes bytes = submission.direction == Direction::kIn ? bytes_in_ : bytes_out_;
   const double rate = claim(submission.direction).rate();
@@ -140,7 +140,7 @@ void TransferKvMover::start(Submission& submission, std::vector<KvCopy> copies,
   if (!submitted.ok()) ended(transfer, submitted.error());
 }
 
-// The transfer belongs to poll() as soon as its end is in the inbox.
+// Once its end is in the inbox the transfer belongs to poll().
 void TransferKvMover::ended(Transfer& transfer, const Status& outcome) {
   std::function<void()> notify;
   {
@@ -184,7 +184,7 @@ void TransferKvMover::take_end(const End& end, std::vector<KvCopyEnd>& ends) {
   submission.stuck = submission.stuck || never;
   for (const KvCopy& copy : transfer->copies) {
     std::erase(submission.copies, copy.id);
-    // Of what was given up before, that it never ends is nothing new.
+    // A copy that was given up before, and never ends, is not reported again.
     if (never && submission.given_up) continue;
     const Outcome outcome = never ? Outcome::kGivenUp : Outcome::kFailed;
     ends.push_back({copy.id, end.outcome.ok() ? Outcome::kOk : outcome,
@@ -193,12 +193,12 @@ void TransferKvMover::take_end(const End& end, std::vector<KvCopyEnd>& ends) {
   if (submission.transfers == 0) finish(submission);
 }
 
-// The gate opens when the last of them has ended.
+// The gate opens when the last of its copies has ended.
 void TransferKvMover::try_each(const Transfer& failed) {
   for (const KvCopy& copy : failed.copies) start(failed.submission, {copy}, nullptr);
 }
 
-// A gate that something may still raise is lent for good.
+// A gate that something may still raise is never lent again.
 void TransferKvMover::finish(Submission& submission) {
   if (submission.gate) {
     submission.gate->semaphore->raise(submission.gate->value);

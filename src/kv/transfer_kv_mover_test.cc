@@ -105,7 +105,7 @@ class KvMoverTest : public ::testing::Test {
     }
     return true;
   }
-  // Until all have an outcome.
+  // Polls until all copies have an outcome.
   std::vector<Outcome> last_of(const std::vector<KvCopy>& all) {
     EXPECT_TRUE(wait_until([&] {
       return std::all_of(all.begin(), all.end(),
@@ -211,7 +211,7 @@ TEST_F(KvMoverTest, GatesOpenWhenTheCopiesInHaveEnded) {
   EXPECT_EQ(gates_->size(), 2);
 }
 
-// At its full rate each way: swap-in does not wait for swap-out.
+// Both directions run at their full rate: swap-in does not wait for swap-out.
 TEST_F(KvMoverTest, BothWaysGoAtOnce) {
   const Nanos began = clock_.now();
   std::vector<KvCopy> both = copies(Direction::kOut, 12);
@@ -226,7 +226,7 @@ TEST_F(KvMoverTest, BothWaysGoAtOnce) {
   shares_->check_integrity();
 }
 
-// What somebody waits for is not behind eager copies, but for those that have started.
+// Copies that a step waits for overtake eager copies, except those that have started.
 TEST_F(KvMoverTest, CopiesThatMustGoPassEagerOnesThatAreQueued) {
   open({.late_max = seconds(30)}, {.dispatch = {.chunk_bytes = {kFrame, kFrame},
                                                 .chunk_bytes_min = kFrame,
@@ -248,8 +248,8 @@ TEST_F(KvMoverTest, CopiesThatMustGoPassEagerOnesThatAreQueued) {
   EXPECT_EQ(order.back(), eager.back().id);
 }
 
-// The transfer engine tries what fails again, and so does the mover, copy by copy: one that fails
-// for good takes no other with it.
+// The transfer engine tries failed copies again, and so does the mover, copy by copy: one that
+// fails for good fails no other.
 TEST_F(KvMoverTest, ACopyThatFailsForGoodFailsAlone) {
   for (int f = 0; f < 4; ++f) fill(f, f);
   const auto out = copies(Direction::kOut, 4);
@@ -260,7 +260,7 @@ TEST_F(KvMoverTest, ACopyThatFailsForGoodFailsAlone) {
   const auto outcomes = last_of(out);
   EXPECT_EQ(outcomes.front(), Outcome::kFailed);
   EXPECT_EQ(reserved(), 0);
-  // Once is nothing.
+  // A single failure has no effect.
   for (const auto kind : {FaultPlan::Kind::kFail, FaultPlan::Kind::kRefuse}) {
     faults_.next(kind, 3);
     const auto again = copies(Direction::kOut, 4);
@@ -346,7 +346,7 @@ TEST_F(KvMoverTest, ACopyThatNeverEndsIsGivenUpOnce) {
   EXPECT_TRUE(gate.open());
   EXPECT_EQ(ends_[in[0].id].size(), 1u);
   EXPECT_EQ(reserved(), 0);
-  // Its gate is lent for good: what hangs may yet raise it.
+  // Its gate is never lent again: the copy that hangs may still raise it.
   EXPECT_NE(must(gates_->take()).semaphore, gate.semaphore);
   mover_.reset();
   faults_.release();
@@ -366,7 +366,7 @@ TEST_F(KvMoverTest, GoesWhileACopyHangs) {
   EXPECT_EQ(reserved(), 0);
 }
 
-// No gate is to be had, so that a step could not wait: the copies fail, and are told.
+// No gate can be had, so a step could not wait: the copies fail, and are reported.
 TEST_F(KvMoverTest, WithoutSemaphoresCopiesInFail) {
   class NoSemaphores final : public ForwardingDevice {
    public:

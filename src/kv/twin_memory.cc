@@ -58,7 +58,7 @@ Bytes TwinMemory::bytes_of_piece(std::int64_t piece) const {
 Status TwinMemory::take_piece() {
   RegionId& region = regions_[static_cast<std::size_t>(pieces_)];
   if (region.valid()) return {};  // it could not be made reachable
-  // Beside the first, others serve meanwhile.
+  // Pieces after the first are touched by fewer threads, because the slice serves meanwhile.
   CAUSEWAY_ASSIGN(region, memory_
                               .allocate({.name = "kv twins",
                                          .bytes = bytes_of_piece(pieces_),
@@ -67,7 +67,8 @@ Status TwinMemory::take_piece() {
   return {};
 }
 
-// What was registered stays so when the rest fails: it is taken back with the memory.
+// Memory that was registered stays so when the rest fails; it is unregistered before the memory is
+// released.
 Status TwinMemory::reach(device::Device& device, device::Pace pace) {
   CAUSEWAY_CHECK(!reached_, "twins are reachable already");
   reached_.emplace(Reached{device, std::move(pace)});

@@ -43,7 +43,7 @@ TEST(TwinMemoryTest, SaysWhyItCannotBe) {
   EXPECT_EQ(memory.total_bytes(), Bytes(0));
 }
 
-// A device that notes what is made reachable.
+// A device that records what is made reachable.
 class NotingDevice final : public device::Device {
  public:
   explicit NotingDevice(device::Device& inner) : inner_(inner) {}

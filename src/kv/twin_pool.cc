@@ -64,12 +64,12 @@ void TwinPool::relist(TwinId id) {
   }
   ++count_of(twin.listed);
   switch (twin.listed) {
-    // The one used last first, whose pages are there already.
+    // The twin that was used last comes first, because its pages are in memory already.
     case Listed::kFree: return free_.push_front(item, id);
     case Listed::kBacking: return backing_.push_back(item, id);
     case Listed::kCached:
       twin.cached_place = {twin.let_go, next_cached_++};
-      // Nearly always at the end.
+      // The place is nearly always at the end.
       cached_.emplace_hint(cached_.end(), twin.cached_place, id);
       return;
     case Listed::kHeld: return;

@@ -20,7 +20,8 @@ Result<std::unique_ptr<Flags>> Flags::create(const Native& native) {
   return std::make_unique<Flags>(pairs);
 }
 
-// Streams and the session poll pairs: each has lines of its own. A GPU writes with plain stores.
+// Streams and the session poll pairs, so each pair has cache lines of its own. A GPU writes with
+// plain stores.
 static_assert(sizeof(FlagPair) == alignof(FlagPair), "pairs lie in lines of their own");
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a flag is a plain word");
 

@@ -14,7 +14,8 @@ TEST(Flags, APairIsUsedAgainOnceItsStreamHasCome) {
   std::vector<FlagUse> uses;
   while (const auto use = (*flags)->take()) uses.push_back(*use);
   ASSERT_EQ(uses.size(), static_cast<std::size_t>(Flags::kPairs));
-  // Given back before their streams have come: a late start must not be taken for another's.
+  // The pairs are given back before their streams have come: a late start must not count for the
+  // next use.
   for (const FlagUse& use : uses) (*flags)->give_back(use);
   EXPECT_FALSE((*flags)->take().has_value());
   uses[5].start();

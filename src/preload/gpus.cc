@@ -59,7 +59,7 @@ Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock
 
 Gpus::~Gpus() {
   if (stopped()) {
-    // Of contexts that may be no more, nothing can be destroyed.
+    // Contexts that may be gone: nothing of theirs can be destroyed.
     for (Gpu& gpu : gpus_) {
       (void)gpu.device.release();
       (void)gpu.context.release();
@@ -97,7 +97,7 @@ bool Gpus::same_contexts() const {
 
 Status Gpus::health() const {
   for (int link = 0; link < count(); ++link) {
-    // A stream of a dead context says so.
+    // A stream of a dead context returns the error that tells.
     int result = device::kCudaSuccess;
     CAUSEWAY_TRY(call(link, "cuStreamQuery", [&] {
       result = native_.api.cuStreamQuery(kThreadStream);

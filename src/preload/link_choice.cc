@@ -28,7 +28,7 @@ std::vector<std::string> names_in(const std::string& path) {
   return names;
 }
 
-// The driver lists all GPUs of the machine, whatever this process may use.
+// The driver lists all GPUs of the machine, including those that this process may not use.
 std::vector<std::string> gpus_of_machine() {
   std::vector<std::string> ids;
   for (const std::string& id : names_in("/proc/driver/nvidia/gpus")) {
@@ -37,7 +37,7 @@ std::vector<std::string> gpus_of_machine() {
   return ids;
 }
 
-// nullopt when the driver does not say.
+// nullopt when the driver does not tell.
 std::optional<std::vector<std::string>> ids_of(const Gpus& gpus) {
   std::vector<std::string> ids;
   for (int link = 0; link < gpus.count(); ++link) {
@@ -50,7 +50,7 @@ std::optional<std::vector<std::string>> ids_of(const Gpus& gpus) {
   return ids;
 }
 
-// The part of a file's map that is about these GPUs.
+// The part of a file's map that concerns these GPUs.
 Result<LinkMap> read_map(const std::string& file, const Gpus& gpus) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return Error{ErrorCode::kIo, "it cannot be read"};
@@ -82,7 +82,7 @@ transfer::PathFacts paths_for(const Gpus& gpus, const std::string& file, const s
   if (found.empty() || found == "none") return assumed;
   const Result<LinkMap> map = read_map(found, gpus);
   if (!map.ok()) {
-    // A map that was found and not asked for is left out silently.
+    // A map that was found, and was not named by the user, is ignored silently.
     if (!file.empty()) say("CAUSEWAY_LINK_MAP=" + file + " is ignored: " + map.error().message);
     return assumed;
   }

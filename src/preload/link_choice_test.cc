@@ -49,7 +49,7 @@ TEST(PathsFor, AreAssumedWithoutAMapThatFits) {
       EXPECT_NE(text.find("CAUSEWAY_LINK_MAP=" + file + " is ignored: "), std::string::npos)
           << text;
     }
-    // GPU 1 relays for the others, and nobody for it.
+    // GPU 1 relays for the others, and no GPU relays for it.
     EXPECT_EQ(facts.way(Direction::kIn).reach[0], LinkSet::of(0).with(1)) << file;
     EXPECT_EQ(facts.way(Direction::kOut).reach[1], LinkSet::of(1)) << file;
     EXPECT_EQ(facts.way(Direction::kOut).best[2], LinkSet::of(1).with(2)) << file;

@@ -2,7 +2,7 @@
 // the toolkit is installed. Empty elsewhere.
 #if __has_include(<cuda.h>)
 #include <cuda.h>
-// Macros that give a symbol's name to its successor.
+// cuda.h has macros that replace these names by those of their successors.
 #undef cuGetProcAddress
 #undef cuDevicePrimaryCtxReset
 #undef cuStreamGetCtx
@@ -43,7 +43,7 @@ static_assert(CU_MEMHOSTALLOC_DEVICEMAP == kCudaHostDeviceMap);
 static_assert(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM == 2);
 static_assert(CU_MEMCPY_SRC_ACCESS_ORDER_ANY == 3);
 
-// As many parameters, of the same sizes, in the same order.
+// Checks that there are as many parameters, of the same sizes, in the same order.
 template <typename Ours, typename Theirs>
 struct SameShape : std::false_type {};
 template <typename... Ours, typename... Theirs>

@@ -9,7 +9,7 @@
 namespace causeway::preload {
 namespace {
 
-constexpr std::size_t kRangesMax = 8;       // remembered
+constexpr std::size_t kRangesMax = 8;       // the ranges that are remembered
 constexpr std::size_t kPiecesMax = 16'384;  // of one copy: 32 GiB of 2 MiB each
 
 bool same(const Memory& a, const Memory& b) {
@@ -28,8 +28,8 @@ std::optional<bool> Pointers::mapped_for(int gpu, CudaDevicePointer address) con
   return flags == device::kCudaAccessReadWrite;
 }
 
-// Host memory that was registered for its context alone is pageable to the relays; such as is
-// mapped (of a NUMA node) is mapped GPU by GPU.
+// Host memory that was registered for one context alone is pageable to the relays. Host memory that
+// is mapped (on a NUMA node) is mapped for each GPU separately.
 bool Pointers::pinned_for_all(CudaDevicePointer address, const CUctx_st* context) const {
   for (std::size_t gpu = 0; gpu < primaries_.size(); ++gpu) {
     CUctx_st* const primary = primaries_[gpu];
@@ -75,7 +75,7 @@ Pointers::Range Pointers::ask(CudaDevicePointer address) const {
     return range;
   }
   if (pool != nullptr) {
-    memory.place = Place::kOther;  // of a pool: it comes and goes in the order of streams
+    memory.place = Place::kOther;  // of a pool: allocated and freed in stream order
   } else if (managed != 0) {
     memory.place = Place::kManaged;
   } else if (type == kCudaMemoryHost) {
@@ -85,7 +85,7 @@ Pointers::Range Pointers::ask(CudaDevicePointer address) const {
     memory.place = Place::kGpu;
     memory.gpu = gpu;
     const bool known = gpu >= 0 && gpu < std::ssize(primaries_);
-    // Memory of mapped addresses has no context. Its own GPU moves it, also for relays.
+    // Mapped memory has no context. Its own GPU moves it, for relays too.
     memory.primary =
         context == nullptr || (known && primaries_[static_cast<std::size_t>(gpu)] == context);
     if (context == nullptr) memory.reached = mapped_for(gpu, address).value_or(false);
@@ -114,11 +114,11 @@ Memory Pointers::at(CudaDevicePointer address, std::size_t bytes) {
   Memory memory = range.memory;
   if (memory.place != Place::kPinned && memory.place != Place::kGpu) return memory;
   const CudaDevicePointer end = address + bytes;
-  if (end < address) memory.whole = false;  // more bytes than there are addresses
+  if (end < address) memory.whole = false;  // beyond the last address
   for (std::size_t piece = 1; range.end < end; ++piece) {
     CAUSEWAY_DCHECK(piece <= kPiecesMax, "a copy of many pieces ends as a partial one");
     const bool empty = range.end <= range.begin;
-    // Memory of unknown extent is taken by its last byte.
+    // Memory of unknown extent is judged by its last byte.
     if (empty && same(ask(end - 1).memory, memory)) return memory;
     if (!empty && piece < kPiecesMax) range = range_of(range.end);
     if (empty || piece == kPiecesMax || !same(range.memory, memory)) {

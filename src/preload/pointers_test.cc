@@ -88,7 +88,7 @@ TEST_F(PointersTest, NeighboursOfOneKindAreOneMemory) {
   native_.api.cuMemHostUnregister(memory.data());
 }
 
-// It comes and goes in the order of streams, which only the driver knows.
+// Memory of a pool is allocated and freed in stream order, which only the driver knows.
 TEST_F(PointersTest, MemoryOfPoolsIsTheDrivers) {
   CudaDevicePointer device = 0;
   int pool = 0;
@@ -96,19 +96,19 @@ TEST_F(PointersTest, MemoryOfPoolsIsTheDrivers) {
   EXPECT_EQ(at(device, kBytes).place, Place::kOther);
 }
 
-// Mapped addresses are as good as the access that their program gave them.
+// Mapped addresses can be used as far as their program gave access to them.
 TEST_F(PointersTest, MappedMemoryIsForTheGpusThatItIsMappedFor) {
   const CudaApi& api = native_.api;
   CudaDevicePointer address = 0;
   ASSERT_EQ(api.cuMemAddressReserve(&address, 2 * kBytes, 0, 0, 0), 0);
-  for (const int gpu : {0, 1}) {  // whose the memory is
+  for (const int gpu : {0, 1}) {  // the GPU that holds the memory
     CudaMemoryHandle handle = 0;
     device::CudaMemoryProperties properties;
     properties.location = {device::kCudaLocationDevice, gpu};
     ASSERT_EQ(api.cuMemCreate(&handle, kBytes, &properties, 0), 0);
     ASSERT_EQ(api.cuMemMap(address, kBytes, 0, handle, 0), 0);
     ASSERT_EQ(api.cuMemMap(address + kBytes, kBytes, 0, handle, 0), 0);
-    EXPECT_FALSE(at(address, kBytes).reached);  // for none yet
+    EXPECT_FALSE(at(address, kBytes).reached);  // no GPU has access yet
     const device::CudaMemoryAccess access{{device::kCudaLocationDevice, 1},
                                           device::kCudaAccessReadWrite};
     ASSERT_EQ(api.cuMemSetAccess(address, kBytes, &access, 1), 0);
@@ -116,8 +116,8 @@ TEST_F(PointersTest, MappedMemoryIsForTheGpusThatItIsMappedFor) {
     EXPECT_EQ(memory.place, Place::kGpu);
     EXPECT_EQ(memory.gpu, gpu);
     EXPECT_TRUE(memory.primary);
-    EXPECT_EQ(memory.reached, gpu == 1);  // its own GPU is who moves it
-    // One piece that is not reached spoils the whole.
+    EXPECT_EQ(memory.reached, gpu == 1);  // its own GPU moves it
+    // One piece that is not reached makes the whole memory not reached.
     const Memory both = at(address, 2 * kBytes);
     EXPECT_FALSE(both.reached && both.whole);
     api.cuMemUnmap(address, kBytes);
@@ -145,7 +145,7 @@ TEST_F(PointersTest, AnOldDriverThatCannotTellLeavesMappedMemoryNative) {
   native_.api.cuMemAddressFree(address, kBytes);
 }
 
-// Registered for one context, host memory is pageable to the GPUs that would relay it.
+// Host memory that was registered for one context is pageable to the GPUs that would relay it.
 TEST_F(PointersTest, HostMemoryIsPinnedForAllOrNative) {
   std::vector<unsigned char> memory(kBytes);
   const auto begin = reinterpret_cast<CudaDevicePointer>(memory.data());
@@ -154,7 +154,7 @@ TEST_F(PointersTest, HostMemoryIsPinnedForAllOrNative) {
   EXPECT_FALSE(at(begin, kBytes).reached);
   CUctx_st* current = nullptr;
   ASSERT_EQ(native_.api.cuCtxGetCurrent(&current), 0);
-  EXPECT_EQ(current, primaries_[1]);  // the program's context is left alone
+  EXPECT_EQ(current, primaries_[1]);  // the program's context stays current
   primaries_[0] = nullptr;            // a GPU that takes no part need not see it
   EXPECT_TRUE(at(begin, kBytes).reached);
   native_.api.cuDevicePrimaryCtxRetain(&primaries_[0], 0);

@@ -1,4 +1,4 @@
-// What the preload library costs and brings, as JSON lines.
+// What the preload library costs and gains, as JSON lines.
 //
 //   preload_gpu_bench order            stand-ins alone: microseconds to place one, from a stream
 //                                      that is free to its start notice, from the release to the
@@ -77,7 +77,7 @@ int order() {
   for (const Order which : {Order::kValue, Order::kKernel}) {
     auto made = causeway::preload::make_stand_in(native, which, {context});
     if (!made.ok()) return std::fprintf(stderr, "%s\n", made.error().message.c_str()), 1;
-    // What tells that the stream has gone on: a value that it writes next.
+    // A value that the stream writes next, which shows that the stream has gone on.
     const auto after = (*flags)->take();
     std::vector<double> place, start, release;
     for (int i = 0; i < 400; ++i) {
@@ -112,7 +112,7 @@ int order() {
   return 0;
 }
 
-// ---- What a held stream holds up.
+// ---- Calls that a held stream delays.
 
 constexpr std::size_t kProbeBytes = std::size_t{8} << 20;
 
@@ -258,7 +258,7 @@ class Blocks {
     return event;
   }
 
-  // Whether a copy gets through within a tenth of a second.
+  // Tells whether a copy is done within a tenth of a second.
   const char* try_way(const Way& way) {
     auto* const state = new std::atomic<int>(0);  // leaked: its thread may be late
     threads_.emplace_back([this, way, state] {
@@ -282,7 +282,7 @@ class Blocks {
     return words[state->load()];
   }
 
-  // Until the use is released.
+  // Holds until the use is released.
   causeway::preload::FlagUse hold(cudaStream_t stream) {
     const causeway::preload::FlagUse use = *flags_->take();
     causeway::preload::CudaMemoryOperation wait;
@@ -313,8 +313,8 @@ class Blocks {
     CHECK_CUDA(cudaDeviceSynchronize());
   }
 
-  // How many held streams it takes until a copy in another stream of the context waits, too. The
-  // streams are made before, as making one may wait for those that are held.
+  // Measures the number of held streams at which a copy in another stream of the context waits,
+  // too. The streams are made before, because making one may wait for held streams.
   void streams() {
     constexpr std::size_t kMost = 64;
     std::vector<cudaStream_t> all(kMost);
@@ -362,7 +362,7 @@ int measure(bool quick) {
   std::memset(host, 1, kMost);
   cudaStream_t stream = nullptr;
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  // The library opens its session now, if there is one.
+  // The library opens its session now, if it is loaded.
   CHECK_CUDA(cudaMemcpy(device, host, kMost, cudaMemcpyHostToDevice));
   std::vector<std::size_t> sizes;
   for (std::size_t bytes = quick ? 65536 : 64; bytes <= kMost; bytes *= 2) {
@@ -399,7 +399,7 @@ int measure(bool quick) {
       }
     }
   }
-  // Nothing is pending: who still runs?
+  // With nothing pending: measures the processor time that is still used.
   const double cpu = cpu_seconds();
   std::this_thread::sleep_for(std::chrono::seconds(1));
   std::printf("idle - 0 0 0 %.4f\n", cpu_seconds() - cpu);
@@ -413,7 +413,7 @@ struct Row {
 };
 using Rows = std::map<std::pair<std::string, std::size_t>, Row>;
 
-// One word for the shell, whatever a folder's name has.
+// Quotes a word for the shell, whatever a folder's name contains.
 std::string quoted(const std::string& text) {
   std::string made = "'";
   for (const char c : text) made += c == '\'' ? std::string("'\\''") : std::string(1, c);

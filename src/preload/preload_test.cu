@@ -68,7 +68,7 @@ __global__ void delay_kernel(long long nanoseconds) {
   } while (static_cast<long long>(now - start) < nanoseconds);
 }
 
-// Each used by one case only, and not before: loaded at that moment.
+// Each kernel is used by one case only, so that it is loaded at that moment.
 __global__ void late_kernel(Word* words) { words[0] = 41; }
 __global__ void later_kernel(Word* words) { words[0] += 1; }
 
@@ -130,7 +130,7 @@ cudaStream_t make_stream(unsigned flags = cudaStreamNonBlocking) {
   return stream;
 }
 
-// ---- The cases. Each says how many copies at least are to have gone over several links.
+// ---- The cases. Each tells the least number of its copies that must have gone over several links.
 
 int synchronous() {
   Word* device = device_words(kLarge);
@@ -139,7 +139,7 @@ int synchronous() {
   for (Word seed = 0; seed < 3; ++seed) {
     fill_host(host, kLarge, seed);
     CHECK_CUDA(cudaMemcpy(device, host, kLarge, cudaMemcpyHostToDevice));
-    std::memset(host, 0, kLarge);  // at once: the copy is over
+    std::memset(host, 0, kLarge);  // at once: the copy has returned
     wrong.look(device, kLarge, seed, nullptr);
     EXPECT(wrong.read() == 0);
     CHECK_CUDA(cudaMemcpy(host, device, kLarge, cudaMemcpyDefault));
@@ -196,8 +196,8 @@ int several_streams() {
   return kStreams * 8;
 }
 
-// More streams than a GPU has queues, with native and other copies in turn: none may block the
-// engine's own.
+// More streams than a GPU has queues, with native and multipath copies in turns. None may block the
+// engine's own streams.
 int many_streams() {
   constexpr int kStreams = 64;
   constexpr std::size_t kBytes = 16 * kMiB;
@@ -394,7 +394,7 @@ int registered() {
   return 1;
 }
 
-// What is not for the library, and must work all the same.
+// Copies that the library leaves to the driver, and that must work all the same.
 int passes_through() {
   Word* device = device_words(kLarge);
   Word* other = device_words(kLarge);
@@ -422,14 +422,14 @@ int passes_through() {
   CHECK_CUDA(cudaGraphLaunch(exec, stream));
   wrong.look(device, kLarge, 16, stream);
   EXPECT(wrong.read() == 0);
-  // Beyond an allocation: what the driver says, nothing else.
+  // Copies beyond an allocation fail as the driver alone would have them fail.
   Word* small = device_words(32 * kMiB);
   EXPECT(cudaMemcpyAsync(small, pinned, kLarge, cudaMemcpyHostToDevice, stream) ==
          cudaErrorInvalidValue);
   return 0;
 }
 
-// A global capture on one thread must not be broken by the engine's calls on its own.
+// A global capture on one thread must not be broken by the calls of the engine's thread.
 int capture_beside() {
   Word* device = device_words(kLarge);
   Word* host = pinned_words(kLarge);
@@ -459,7 +459,7 @@ int forked() {
   CHECK_CUDA(cudaMemcpy(device, host, kLarge, cudaMemcpyHostToDevice));
   const pid_t child = fork();
   if (child == 0) {
-    // CUDA is of no use here; all that counts is that the call comes back.
+    // CUDA cannot be used here; the call only has to return.
     (void)cudaMemcpy(device, host, kLarge, cudaMemcpyHostToDevice);
     std::_Exit(0);
   }
@@ -472,7 +472,8 @@ int forked() {
 int threads() {
   constexpr int kThreads = 8;
   constexpr std::size_t kBytes = 32 * kMiB;
-  // The first large copy opens the library; those of other threads would be native until it is.
+  // The first large copy opens the library; without it those of other threads would be native until
+  // then.
   {
     Word* device = device_words(kBytes);
     Word* host = pinned_words(kBytes);
@@ -525,9 +526,9 @@ const Case kCases[] = {
     {"many_streams", many_streams},
 };
 
-// ---- Running them.
+// ---- Running the cases.
 
-// As the library counts them; -1: it said nothing.
+// The number that the library counted; -1: it printed none.
 long long multipath_copies(const std::string& statistics) {
   std::ifstream file(statistics);
   std::string line;
@@ -539,7 +540,7 @@ long long multipath_copies(const std::string& statistics) {
   return calls;
 }
 
-// 0, or what was wrong.
+// 0, or the number of failures.
 int run_case(const Case& test, const std::string& program, const std::string& library) {
   const std::string statistics = "/tmp/causeway-preload-" + std::to_string(getpid()) + ".txt";
   unlink(statistics.c_str());

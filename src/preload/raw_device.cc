@@ -12,7 +12,7 @@ using device::kCudaSuccess;
 constexpr std::int64_t kCopiesMax = 4'096;
 constexpr Nanos kDrainMax = seconds(10);
 
-// A driver's answer to "is it done?".
+// Translates the driver's answer to a query.
 Result<bool> done_or_not(const Gpus& gpus, int link, const char* call,
                          const std::function<int()>& ask) {
   int result = kCudaSuccess;
@@ -81,7 +81,7 @@ RawStream::RawStream(Gpus& gpus, int link, std::string name)
 
 RawStream::~RawStream() {
   if (home_.native == nullptr) return;
-  // What has begun must end before its memory is used for something else.
+  // Work that has begun must end before its memory is used for something else.
   const Status drained = synchronize(kDrainMax);
   if (!drained.ok() && drained.error().code == ErrorCode::kDeadlineExceeded) {
     gpus_.context(at_.link).physical().declare_hung("work of " + failure_.label() + " did not end");
@@ -90,7 +90,7 @@ RawStream::~RawStream() {
   if (!gpus_.stopped()) gpus_.context(home_.link).destroy_stream(home_.native);
 }
 
-// The first failure stays.
+// Only the first failure is kept.
 Status RawStream::keep(Status status) {
   if (!status.ok()) failure_.set(status.error());
   return status;
@@ -125,7 +125,7 @@ Result<RawStream::Spot> RawStream::spot_for(const End& target, const End& source
   return Spot{helped, native};
 }
 
-// Work goes on in another native stream once what came before in this one is done.
+// Work continues in another native stream once the earlier work of this stream is done.
 Status RawStream::go_to(const Spot& spot) {
   CAUSEWAY_DCHECK(spot.native != nullptr && spot.link >= 0, "work goes on in a stream");
   if (spot.native == at_.native) return {};
@@ -147,11 +147,11 @@ Status RawStream::go_to(const Spot& spot) {
 
 Status RawStream::copy(std::span<const Copy> copies, device::CopyPriority /*priority*/) {
   relax_capture(gpus_.native());
-  // What comes after a failure is skipped, and the next event tells: its poller then takes a new
-  // stream.
+  // Work after a failure is skipped, and the next event returns the failure: its poller then makes
+  // a new stream.
   if (failure_.first()) return {};
   if (std::ssize(copies) > kCopiesMax) return invalid_argument("too many copies in one batch");
-  // Neighbours between the same memories go together.
+  // Copies of adjacent memory go in one call.
   for (std::size_t i = 0; i < copies.size();) {
     const auto spot_of = [&](std::size_t k) {
       return spot_for(resolve(copies[k].target), resolve(copies[k].source));

@@ -21,7 +21,7 @@ using transfer::Direction;
 
 constexpr int kCudaUnknownError = 999;
 constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::max());
-// A stream may be held up by its program for as long as it likes.
+// A program may hold up its stream for as long as it likes.
 constexpr Nanos kForever = seconds(10LL * 365 * 24 * 3600);
 constexpr Nanos kRescueMax = seconds(20);
 constexpr Nanos kSpinMax = millis(50);
@@ -45,7 +45,8 @@ device::MemoryAddress address_of(CudaDevicePointer pointer, device::DeviceId dev
   return address;
 }
 
-// A thread that is cancelled while it waits would take its stack along, which the engine writes to.
+// Disables cancellation of the thread: a thread that was cancelled while it waits would free its
+// stack, which the engine writes to.
 class Uncancelled {
  public:
   Uncancelled() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -57,8 +58,8 @@ class Uncancelled {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// The program's thread may not ask about events while another one captures a graph, unless it says
-// that it does not mind.
+// While another thread captures a graph, the program's thread may not ask about events, unless its
+// capture mode is relaxed. This relaxes it for a while.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Native& native) : native_(native) {
@@ -75,15 +76,16 @@ class RelaxedCapture {
 
 }  // namespace
 
-// A caller that waits. Lives on its stack.
+// A caller that waits. It lies on the caller's stack.
 struct Session::Waiter {
   enum State { kWaiting, kMoved, kNotMoved };
   std::atomic<int> state{kWaiting};
-  Pending* pending = nullptr;  // while it is in pending_
+  Pending* pending = nullptr;  // while the copy is in pending_
   FlagUse use;
 };
 
-// A copy that was taken over: the engine's start notice and its listener.
+// A copy that was taken over. It is the event that tells the engine to start, and the engine's
+// listener.
 class Session::Pending final : public device::Event, public transfer::TransferListener {
  public:
   Pending(Session& owner, FlagUse its_use, Nanos taken_at)
@@ -106,7 +108,7 @@ class Session::Pending final : public device::Event, public transfer::TransferLi
   int link = 0;
   Waiter* waiter = nullptr;  // none: the stream is held
   std::atomic<bool> abandoned{false};
-  bool told = false;  // of how long it takes; the keeper's
+  bool told = false;  // the keeper has told how long it takes
 };
 
 Session::Session(const Native& native, const SessionOptions& options, Statistics& statistics,
@@ -165,7 +167,7 @@ Status Session::make_engine() {
   engine.dispatch.chunk_bytes_min = std::min(engine.dispatch.chunk_bytes_min, settings.chunk);
   engine.staging_bytes_max = settings.staging;
   engine.after_time_max = kForever;
-  // A copy that may still write would write wrong bytes once its memory is used for something else.
+  // A copy that may still write would corrupt memory that is used for something else.
   engine.drain_max = kForever;
   engine.poll_pause = micros(2);
   engine.poll_pause_max = micros(20);
@@ -212,7 +214,8 @@ Decision Session::decide_for(std::span<const CopyCall> copies, CUstream_st* stre
   facts.bytes = total_of(copies);
   if (facts.bytes < options_.settings.threshold) return {Verdict::kSmall};
   int capturing = 0;
-  // What fails here (no context, a capture that forbids the default stream) fails natively, too.
+  // Calls that fail here (no context, a capture that forbids the default stream) fail natively,
+  // too.
   if (native_.api.cuStreamIsCapturing(stream, &capturing) != device::kCudaSuccess) {
     return {Verdict::kCapturing};
   }
@@ -233,7 +236,8 @@ Decision Session::decide_for(std::span<const CopyCall> copies, CUstream_st* stre
   return first;
 }
 
-// First counted, then checked; Settled and retire() do it the other way round.
+// Counts first and then checks; Settled and retire() do it in the opposite order, so one sees the
+// other.
 std::optional<Verdict> Session::may_begin(bool hold) {
   pending_count_.fetch_add(1);
   if (hold) held_count_.fetch_add(1);
@@ -271,8 +275,8 @@ bool Session::copy(std::span<const CopyCall> copies, CUstream_st* stream, bool s
   return true;
 }
 
-// The stand-in first: should the engine refuse, the stream is released and the native call follows
-// in the same order.
+// Places the stand-in first: should the engine refuse, the stream is released, and the native call
+// follows in the same order.
 std::optional<Verdict> Session::take_over(const Decision& decision,
                                           std::span<const CopyCall> copies, CUstream_st* stream,
                                           Waiter* waiter) {
@@ -283,7 +287,7 @@ std::optional<Verdict> Session::take_over(const Decision& decision,
     return Verdict::kExhausted;
   }
   if (!stand_in_->place(stream, *use, hold).ok()) {
-    // Part of it may still write its flag, so that the pair is never used again.
+    // Part of the stand-in may still write its flag, so the pair is not used again.
     give_up_place(hold);
     return Verdict::kRefused;
   }
@@ -327,7 +331,8 @@ transfer::TransferRequest Session::request_for(Direction direction, Pending& pen
   return request;
 }
 
-// Whether the bytes are in place. As the native call does, the caller's thread looks at first.
+// Waits until the copy has ended; returns whether the bytes are in place. Like the native call, it
+// polls at first.
 bool Session::await(Waiter& waiter, Nanos start_by) {
   CAUSEWAY_DCHECK(waiter.use.pair != nullptr, "only a copy that was taken over is waited for");
   const Nanos spin_until = clock_.now() + kSpinMax;
@@ -347,17 +352,17 @@ bool Session::await(Waiter& waiter, Nanos start_by) {
   return waiter.state.load() == Waiter::kMoved;
 }
 
-// Unless the engine has begun with it, it ends without a byte moved.
+// Ends the copy without a byte moved, unless the engine has begun with it.
 void Session::let_go(const Waiter& waiter) {
   CAUSEWAY_DCHECK(waiter.pending != nullptr, "only a copy that was taken over is let go");
   const std::lock_guard lock(mutex_);
   const auto found = pending_.find(waiter.pending);
   if (found == pending_.end()) return;
-  // Its own has ended when another has come to lie at that address.
+  // Another copy may lie at the address of the waiter's copy once that has ended.
   if (found->second->waiter == &waiter) found->second->abandoned.store(true);
 }
 
-// On the engine's thread, or on that of close().
+// Called on the engine's thread, or on that of close().
 void Session::ended(Pending& pending, const Status& outcome) {
   if (outcome.ok()) return finish(pending, true);
   if (!pending.hold() || pending.abandoned.load()) return finish(pending, false);
@@ -369,7 +374,7 @@ void Session::ended(Pending& pending, const Status& outcome) {
 }
 
 void Session::finish(Pending& pending, bool moved) {
-  // The flags go with the contexts.
+  // The flags are destroyed with the contexts.
   if (!gpus_->stopped()) {
     pending.use.release();
     flags_->give_back(pending.use);
@@ -416,7 +421,7 @@ Session::Settled::Settled(Session& session, Nanos most) : session_(session) {
   (void)session_.wait_until_none(session_.held_count_, most);
 }
 
-// Until the driver's answer is another than that it is not ready.
+// Asks until the driver's answer is another than "not ready".
 template <typename Ask>
 int Session::poll_outside(Ask ask) {
   const Nanos spin_until = clock_.now() + kSpinMax;
@@ -431,8 +436,8 @@ int Session::poll_outside(Ask ask) {
   }
 }
 
-// What the driver said of the work in the stream, once that is done, as long as it takes: the
-// native call would wait as long. nullopt: nothing is held any more, or it cannot be told.
+// The driver's answer about the work in the stream, once that is done, however long it takes: the
+// native call would wait as long. nullopt: no stream is held any more, or the answer cannot be had.
 std::optional<int> Session::wait_while_held(CUstream_st* stream) {
   CUevent_st* event = nullptr;
   if (native_.api.cuEventCreate(&event, device::kCudaEventDisableTiming) != device::kCudaSuccess) {
@@ -450,7 +455,7 @@ std::optional<int> Session::wait_while_held(CUstream_st* stream) {
   return result;
 }
 
-// That of the stream's context; null streams are of the current one.
+// The link of the stream's context; null streams belong to the current context.
 std::optional<int> Session::link_of(CUstream_st* stream) const {
   const bool named = stream == kLegacyStream || stream == kThreadStream;
   CUctx_st* context = nullptr;
@@ -506,8 +511,9 @@ void Session::keep() {
   }
 }
 
-// Of a held stream. When the session is closed the process ends, and with it all that could read
-// the bytes. While they can still arrive the stream stays held: better late than wrong.
+// The failed copy of a held stream. When the session is closed the process ends, and with it all
+// that could read the bytes. While the bytes can still arrive the stream stays held, because late
+// bytes are better than wrong ones.
 void Session::finish_failed(Pending& pending) {
   if (closing_.load()) return finish(pending, false);
   CAUSEWAY_DCHECK(pending.hold(), "a caller that waits makes the native copy itself");
@@ -526,7 +532,7 @@ void Session::finish_failed(Pending& pending) {
   finish(pending, moved.ok());
 }
 
-// One native copy of it all, as the program asked for.
+// Makes the whole copy natively, as the program asked for it.
 Status Session::rescue(const Pending& pending) {
   CAUSEWAY_DCHECK(pending.link < std::ssize(rescue_streams_), "a link without a stream of ours");
   CUstream_st* const stream = rescue_streams_[static_cast<std::size_t>(pending.link)];
@@ -556,7 +562,7 @@ Status Session::wait_for_rescue(const Pending& pending) {
       });
 }
 
-// A program that hangs is to learn why.
+// Tells the user the reason why the program seems to hang.
 void Session::tell_of_long_copies() {
   const Nanos now = clock_.now();
   bool tell = false;
@@ -575,8 +581,8 @@ void Session::tell_of_long_copies() {
   }
 }
 
-// What waits in a context that has died never starts. Whose context a held stream is of is not
-// known: one that goes on all the same does so without its bytes, which the program must learn.
+// A copy that waits in a dead context never starts. The context of a held stream is not known. A
+// stream that goes on all the same does so without its bytes, and the program must be told.
 void Session::look_for_dead_contexts() {
   const Nanos now = clock_.now();
   const auto suspicious = [&](const Pending& pending) {

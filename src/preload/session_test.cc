@@ -29,7 +29,7 @@ void pause_for(Nanos time) {
   never.wait_for(lock, std::chrono::nanoseconds(time.count));
 }
 
-// A door that a stream waits at until the test opens it.
+// A gate at which a stream waits until the test opens it.
 struct Door {
   std::atomic<bool> open{false};
   static void wait(void* door) {
@@ -150,7 +150,7 @@ TEST_F(SessionTest, KeepsTheOrderOfTheStream) {
       },
       &after);
   pause_for(millis(20));
-  // Nothing may be read or written before its turn.
+  // Memory may not be read or written before the stream comes to the copy.
   EXPECT_EQ(after.same.load(), -1);
   EXPECT_NE(std::memcmp(reinterpret_cast<const void*>(device), host, kLarge), 0);
   fill(host, kLarge, 4);
@@ -287,7 +287,7 @@ TEST_F(SessionTest, AThreadIsNotCancelledInACopy) {
   native_.cuLaunchHostFunc(stream, Door::wait, &door);
   std::atomic<int> taken{-1};
   std::thread copier([&] { taken = copy(device, address(host), kLarge, stream, true) ? 1 : 0; });
-  pause_for(millis(100));  // longer than it looks before it sleeps
+  pause_for(millis(100));  // longer than a waiter polls before it sleeps
   pthread_cancel(copier.native_handle());
   pause_for(millis(20));
   door.open = true;
@@ -315,8 +315,8 @@ TEST_F(SessionTest, ThreadsLeaveSignalsToTheProgram) {
   EXPECT_TRUE(blocked);
 }
 
-// What a driver does that loads a kernel, or frees memory: it waits for all streams, and work that
-// comes later waits for it.
+// A driver that loads a kernel or frees memory behaves like this: it waits for all streams, and
+// later work waits for it.
 TEST_F(SessionTest, NothingHoldsUpTheDriverDuringSynchronousCopies) {
   options_.settings.async = Async::kWait;
   open();
@@ -335,7 +335,7 @@ TEST_F(SessionTest, NothingHoldsUpTheDriverDuringSynchronousCopies) {
   for (int i = 0; i < 20; ++i) {
     fill(host, kLarge, static_cast<unsigned>(i));
     ASSERT_TRUE(copy(device, address(host), kLarge, kLegacyStream, true));
-    // One of a stream may come too late to its start; it is the driver's then.
+    // A stream may come to its start too late; the copy is then the driver's.
     if (!copy(address(back), device, kLarge, stream)) continue;
     EXPECT_EQ(std::memcmp(back, host, kLarge), 0);
   }
@@ -386,7 +386,7 @@ TEST_F(SessionTest, EndsWithTheContextsThatItUses) {
   const CudaDevicePointer device = on_gpu(kLarge);
   unsigned char* const host = pinned(kLarge);
   ASSERT_TRUE(copy(device, address(host), kLarge, kLegacyStream, true));
-  native_.cuDevicePrimaryCtxReset_v2(1);  // by a way that has no hook
+  native_.cuDevicePrimaryCtxReset_v2(1);  // a reset that has no hook
   EXPECT_FALSE(copy(device, address(host), kLarge, kLegacyStream, true));
   EXPECT_EQ(statistics_.calls(Verdict::kOff), 1);
   EXPECT_TRUE(session_->gpus().stopped());
@@ -446,7 +446,7 @@ TEST_F(SessionTest, CopiesThatWaitInTheDriverAreMadeOutside) {
   {
     const Session::Settled settled(*session_);
     EXPECT_EQ(session_->copy_outside({&other, 1}, idle), 0);
-    EXPECT_EQ(session_->held(), 1);  // of no concern to that stream
+    EXPECT_EQ(session_->held(), 1);  // another stream is held
     EXPECT_EQ(std::memcmp(pageable.data(), host, kLarge), 0);
     EXPECT_FALSE(copy(device, address(host), kLarge, idle));
   }

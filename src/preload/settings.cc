@@ -53,7 +53,7 @@ class Reader {
     into = *parsed;
   }
 
-  // Which of some words; the first unless another is given.
+  // One of some words; the first one unless another is given.
   std::size_t word(const char* name, std::initializer_list<std::string_view> words) {
     CAUSEWAY_DCHECK(words.size() >= 2, "the first word is the default, another switches");
     const auto value = text(name);

@@ -73,7 +73,8 @@ class KernelStandIn final : public StandIn {
   CUkern_st* const kernel_;
 };
 
-// Loaded everywhere now: a kernel that is loaded lazily while another one spins may wait for it.
+// The kernel is loaded everywhere now, because one that is loaded while another one spins may wait
+// for it.
 Result<std::unique_ptr<StandIn>> make_kernel_stand_in(const Native& native,
                                                       const std::vector<CUctx_st*>& contexts) {
   if (spin_kernel_image() == nullptr) {

@@ -54,7 +54,7 @@ class BannedWordsMatcher final : public TokenMatcher {
   std::uint32_t& word_of(TokenId token) { return mask_[static_cast<std::size_t>(token) / 32]; }
   static std::uint32_t bit_of(TokenId token) { return std::uint32_t{1} << (token % 32); }
 
-  // No word looks farther back.
+  // No word looks back farther than this.
   void forget() {
     if (output_.size() < longest_) return;
     output_.erase(output_.begin(), output_.end() - static_cast<std::ptrdiff_t>(longest_ - 1));
@@ -93,7 +93,7 @@ class BannedWordsConstraint final : public Constraint {
   const std::shared_ptr<const BannedWords> banned_;
 };
 
-// The number that `text` starts with and the character behind it ('\0': the end), both taken off.
+// Takes a number and the character behind it ('\0' at the end) off the beginning of `text`.
 Result<std::int64_t> take_number(std::string_view& text, char& behind) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

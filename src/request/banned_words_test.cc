@@ -1,4 +1,4 @@
-// Against what the rule says of every output and every token: the naive way.
+// Compares with a naive evaluation of the rule for every output and every token.
 #include "request/banned_words.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ std::shared_ptr<const Constraint> banning(std::int64_t vocab, std::vector<Word> 
   return constraint.ok() ? std::move(constraint).value() : nullptr;
 }
 
-// The tokens of a vocabulary that the mask leaves out. Bits behind the vocabulary must be 0.
+// The tokens of a vocabulary that the mask excludes. Bits beyond the vocabulary must be 0.
 std::vector<TokenId> left_out(const TokenMatcher& matcher, std::int64_t vocab) {
   std::vector<TokenId> out;
   const auto mask = matcher.mask();

@@ -40,7 +40,7 @@ KvCopyCounts& KvCopyCounts::operator+=(const KvCopyCounts& other) {
   return *this;
 }
 
-// A field that is added to the type is to be added to the sum.
+// A field that is added to the type must be added to the sum as well.
 static_assert(sizeof(Observation) == 256 && sizeof(KvCopyCounts) == 40);
 
 Observation& Observation::operator+=(const Observation& other) {

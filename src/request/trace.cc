@@ -100,7 +100,8 @@ std::optional<TraceEntry> read_lengths(std::string_view line, std::string&) {
 std::optional<TraceEntry> read_genai(std::string_view line, std::string&) {
   constexpr std::size_t kModelField = 9, kFields = 11;
   const auto fields = split(line, ',');
-  // A line that is cut has fewer: what is left of its model would pass for another one.
+  // A line that was cut has fewer fields; the rest of its model's name would pass for another
+  // model.
   if (fields.size() != kFields) return std::nullopt;
   const auto time = parse_time(fields[0]);
   if (!time) return std::nullopt;
@@ -116,7 +117,7 @@ std::int64_t integer(const nlohmann::json& value, std::int64_t most) {
   return value.get<std::int64_t>();
 }
 
-// The field, from 0 to `most`; else -1, and its name in `wrong`.
+// The value of the field, from 0 to `most`; -1 on error, with the field's name in `wrong`.
 std::int64_t integer(const nlohmann::json& object, const char* key, std::int64_t most,
                      std::string& wrong) {
   const auto found = object.find(key);
@@ -174,7 +175,7 @@ class Lines {
  public:
   explicit Lines(std::istream& in) : in_(in), piece_(kPiece) {}
 
-  // False at the end, or when the line is too long.
+  // False at the end of the trace, or when the line is too long.
   bool next() {
     line_.clear();
     while (true) {
@@ -243,8 +244,8 @@ void sort_from_zero(std::vector<TraceEntry>& entries) {
   for (TraceEntry& entry : entries) entry.arrival -= first;
 }
 
-// Gamma with this shape and scale 1, of Marsaglia and Tsang (2000); for a shape below 1 by the
-// product of one of shape + 1 with a power of a uniform number.
+// A Gamma variate with this shape and scale 1, by Marsaglia and Tsang (2000). For a shape below 1
+// it is the product of one of shape + 1 and a power of a uniform number.
 double gamma(double shape, Random& random) {
   if (shape < 1) return gamma(shape + 1, random) * std::pow(1 - random.uniform(), 1 / shape);
   const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);

@@ -200,7 +200,7 @@ TEST(Poisson, MeanGapIsTheRate) {
   EXPECT_EQ(poisson_arrivals(3, 0, random).back(), Nanos(0));
 }
 
-// The gaps' coefficient of variation, and that their mean is the rate's.
+// The coefficient of variation of the gaps is as asked, and their mean is the rate's.
 double variation(double burstiness) {
   constexpr std::int64_t kCount = 40'000;
   Random random(3);

@@ -1,4 +1,4 @@
-// Steps that are alike: docs/design/simulate.md, fast-forward.
+// Steps that are alike (docs/design/simulate.md, fast-forward).
 #include "schedule/scheduler_state.h"
 
 #include "base/dcheck.h"

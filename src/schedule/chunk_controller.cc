@@ -14,23 +14,24 @@ namespace causeway::schedule {
 namespace {
 
 constexpr Tokens kMost(std::int64_t{1} << 40);
-// Two sizes for each power of two up to that, and the largest.
+// Two sizes for each power of two below the largest, and the largest.
 constexpr std::size_t kCandidatesMax = 2 * 40 + 1;
 
-// Of a new measurement, in the average; steps are alike from one to the next, and their loads
-// change within some tens of them.
+// The weight of a new measurement in the average. Steps are alike from one to the next, and their
+// loads change within some tens of them.
 constexpr double kWeight = 0.25;
-// A step that took so much longer than the average says little of the next one: it waited.
+// A step that took so much longer than the average waited for something, and says little about the
+// next one.
 constexpr double kOutlier = 4;
 constexpr double kRatioMin = 0.01, kRatioMax = 10'000;
-// Measured steps after which a class is taken to have forgotten.
+// After so many measured steps a class's ratio counts as out of date.
 constexpr std::int64_t kRecentSteps = 100;
 constexpr double kStepMax = 86'400;  // seconds
 
 }  // namespace
 
 Status check_chunk(const ChunkOptions& options) {
-  const auto share = [](double value) { return value > 0 && value <= 1; };  // NaN is none
+  const auto share = [](double value) { return value > 0 && value <= 1; };  // false for NaN
   if (!share(options.ttft_share) || !share(options.tpot_share)) {
     return invalid_argument("the chunk controller's shares of targets are above 0, and 1 at most");
   }
@@ -110,7 +111,7 @@ Nanos ChunkController::predicted(Tokens tokens) const {
   const double expected = to_seconds(cost_.of(tokens));
   if (known == nullptr) return nanos_from_seconds(std::min(expected, kStepMax));
   double seconds = expected * known->ratio;
-  // Of another chunk size: what steps take beside their products (attention of those that decode,
+  // The ratio of another chunk size: what steps take beside their products (attention of decodes,
   // weights on their way) does not grow with the chunk.
   if (known != &classes_[index] && known->ratio > 1) {
     seconds = expected + (known->ratio - 1) * to_seconds(cost_.of(known->tokens));
@@ -131,7 +132,7 @@ void ChunkController::measured(Tokens tokens, Nanos took) {
 
 namespace {
 
-// A choice in the making. Seconds count from when the step would begin.
+// A choice in progress. Seconds count from when the step would begin.
 class Choice {
  public:
   Choice(const ChunkView& view, const ChunkOptions& options) : view_(view), options_(options) {
@@ -154,11 +155,11 @@ class Choice {
     return instant == ChunkView::kNever ? std::numeric_limits<double>::infinity()
                                         : to_seconds(instant - view_.begins);
   }
-  // The last candidate with which the step has ended by then; the first if there is none.
+  // The last candidate whose step has ended by then; the first one if there is none.
   std::size_t last_until(Nanos instant) const;
-  // When the first `ahead` tokens of the prompts are computed.
+  // When the first `ahead` tokens of the prompts have been computed.
   double ends(const Candidate& candidate, Tokens ahead) const;
-  // Whether every prompt is in time that can be, with `best` at least; false if none can be.
+  // Whether every prompt that can be in time is, with `best` at least; false if none can be.
   bool keeps_targets(const Candidate& candidate, const Candidate& best) const;
 
   const ChunkView& view_;
@@ -203,9 +204,9 @@ bool Choice::keeps_targets(const Candidate& candidate, const Candidate& best) co
 }
 
 Tokens Choice::choose() const {
-  // Only requests whose prompts it computes wait for the step's end: the fewer steps, the sooner.
+  // Only the requests whose prompts the step computes wait for its end, so fewer steps are better.
   if (view_.none_decodes()) return candidates_[count_ - 1].chunk;
-  // Beyond `even` some gap exceeds its target, beyond `last` a request's mean does.
+  // A step that ends after `even` makes some gap exceed its target; after `last`, some mean gap.
   const std::size_t last = last_until(view_.mean_until);
   const std::size_t even = std::min(last, last_until(view_.even_until));
   double best_rate = 0;
@@ -227,7 +228,7 @@ Tokens ChunkController::choose(const ChunkView& view) const {
   const auto offer = [&](Tokens chunk) {
     choice.offer(chunk, predicted(view.decodes + std::min(chunk, choice.all())));
   };
-  // One that computes all that is left is the last: a larger one computes no more.
+  // The candidate that computes all that is left is the last; a larger one computes no more.
   const Tokens last = std::min(room, choice.all());
   for (const Class& one : classes_) {
     if (one.tokens >= last) break;

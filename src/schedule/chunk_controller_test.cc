@@ -11,7 +11,7 @@
 namespace causeway::schedule {
 namespace {
 
-// Ten microseconds a token, four milliseconds at the least: 400 tokens cost nothing more.
+// Ten microseconds a token, four milliseconds at least: 400 tokens take no longer than one.
 constexpr StepCost kCost{.min = millis(4), .seconds_per_token = 1e-5};
 constexpr Tokens kMost(8192);
 
@@ -23,7 +23,7 @@ PromptDue due(std::int64_t tokens, Nanos aim) {
   return {.left = Tokens(tokens), .aim = aim, .due = aim + aim};
 }
 
-// Those who decode have all the time in the world.
+// Decoding sequences have no targets.
 ChunkView view_of(const std::vector<PromptDue>& prompts, Nanos until = seconds(3600)) {
   ChunkView view;
   view.begins = seconds(1);
@@ -104,7 +104,7 @@ TEST(ChunkController, SmallChunksThatWasteTheDeviceAreNotTaken) {
   EXPECT_EQ(controller({.efficiency_min = 0}).choose(view_of(prompts)), Tokens(64));
   // 256 tokens in 4 ms are 64,000 a second, where 100,000 can be had.
   EXPECT_EQ(controller({.efficiency_min = 0.6}).choose(view_of(prompts)), Tokens(256));
-  // But not at the cost of gaps.
+  // Gaps have precedence over that.
   const ChunkController large = controller({.efficiency_min = 0.99});
   EXPECT_EQ(large.choose(view_of(prompts, seconds(1) + millis(4))), Tokens(384));
 }
@@ -124,10 +124,10 @@ TEST(ChunkController, LearnsWhatStepsTake) {
   EXPECT_NEAR(to_millis(chunks.predicted(Tokens(1024))), 10.24, 1e-3);
   for (int i = 0; i < 20; ++i) chunks.measured(Tokens(1024), millis(20));
   EXPECT_NEAR(to_millis(chunks.predicted(Tokens(1024))), 20, 1e-3);
-  // The 9.76 ms that the table did not know of, for other chunks, too.
+  // The 9.76 ms that the table lacks are known for other chunks, too.
   EXPECT_NEAR(to_millis(chunks.predicted(Tokens(4096))), 40.96 + 9.76, 1e-2);
   EXPECT_NEAR(to_millis(chunks.predicted(Tokens(64))), 4 + 9.76, 1e-2);
-  // Contention, once it is measured for that chunk: half as fast.
+  // Contention counts once it is measured for that chunk, which is half as fast.
   for (int i = 0; i < 20; ++i) chunks.measured(Tokens(4096), millis(82));
   EXPECT_NEAR(to_millis(chunks.predicted(Tokens(4096))), 82, 1e-3);
   EXPECT_NEAR(to_millis(chunks.predicted(Tokens(1024))), 20, 1e-3);
@@ -161,8 +161,8 @@ TEST(ChunkController, ContentionMakesChunksSmaller) {
   EXPECT_LE(kCost.of(beside + view.decodes) + kCost.of(beside + view.decodes), millis(52));
 }
 
-// Whatever it is told: a chunk within the step, the same each time; of a larger slack for those
-// who decode never a smaller largest chunk.
+// For all inputs the chunk fits the step and is the same each time; with more slack for decoding
+// sequences the largest chunk never becomes smaller.
 TEST(ChunkController, HoldsForAnything) {
   Random random(7);
   for (int round = 0; round < 3000; ++round) {

@@ -30,7 +30,7 @@ Tokens LengthHistory::longer_than(Tokens output, double quantile, Tokens otherwi
 double future_peak(std::span<FutureUse> uses) {
   std::sort(uses.begin(), uses.end(),
             [](const FutureUse& a, const FutureUse& b) { return a.steps_left > b.steps_left; });
-  // When one ends, those that last longer are there, each grown by as many steps.
+  // When one request ends, those that last longer remain, each grown by as many steps.
   double peak = 0, frames = 0, frames_per_step = 0;
   for (const FutureUse& use : uses) {
     frames += use.frames;

@@ -8,7 +8,7 @@
 namespace causeway::schedule {
 namespace {
 
-// KV keeps free, before anything is spare, one in so many frames of those in use: these grow.
+// KV keeps one frame free for so many in use, because these grow, before others count as spare.
 constexpr std::int64_t kKeptPart = 4;
 
 std::int64_t extents_for(std::int64_t frames, std::int64_t frames_per_extent) {
@@ -18,8 +18,8 @@ std::int64_t extents_for(std::int64_t frames, std::int64_t frames_per_extent) {
 // In extents.
 struct Side {
   std::int64_t has = 0;
-  std::int64_t must = 0;   // that it cannot do without
-  std::int64_t least = 0;  // below which it gives nothing
+  std::int64_t must = 0;   // what the side cannot do without
+  std::int64_t least = 0;  // below which the side gives nothing
   std::int64_t lacks = 0;
   std::int64_t spare = 0;
 
@@ -52,12 +52,12 @@ Side side_of(const WeightDemand& weights) {
   return side;
 }
 
-// What the taker cannot do without.
+// What the taking side cannot do without.
 std::int64_t due(const Side& taker, const Side& giver) {
   return std::min(taker.must - taker.has, giver.above_least());
 }
 
-// What it lacks and the other can spare.
+// What the taking side lacks and the other can spare.
 std::int64_t offered(const Side& taker, const Side& giver) {
   return std::min({taker.lacks, giver.spare, giver.above_least()});
 }

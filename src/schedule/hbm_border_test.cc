@@ -14,7 +14,7 @@ constexpr BorderRules kRules{.frames_per_extent = 8, .kv_min = 2, .kv_max = 60, 
 class HbmBorder : public testing::Test {
  protected:
   BorderDecision decide() { return decide_border(kRules, kv_, weights_, last_, moved_, now_); }
-  // What moves to a side; negative: to the other.
+  // What moves to a side; negative: to the other side.
   std::int64_t moves(BorderSide to) {
     const BorderMove move = decide().move;
     return move.to == to ? move.extents : -move.extents;
@@ -113,7 +113,7 @@ TEST_F(HbmBorder, DoesNotTurnBackBeforeItsTime) {
   EXPECT_EQ(moves(BorderSide::kWeights), 1);
 }
 
-// Demands drawn by chance, some of which last.
+// Random demands, some of which last.
 class RandomBorder {
  public:
   explicit RandomBorder(std::uint64_t seed) : random_(seed) {
@@ -192,7 +192,7 @@ class RandomBorder {
   std::int64_t kv_extents_ = 0;
   std::int64_t total_ = 0;
   std::optional<BorderMove> last_;
-  std::optional<BorderSide> since_change_;  // where it has moved since demand changed
+  std::optional<BorderSide> since_change_;  // where memory moved since demand changed
   Nanos moved_;
   Nanos now_ = seconds(10);
 };

@@ -24,10 +24,10 @@ Error does_not_fit(const HbmDemand& demand, const HbmPlan& plan, Bytes kv) {
                    "the GPU's memory be used");
 }
 
-// Of what weights and KV have together, unless one of them was given a size.
+// The share of the memory of weights and KV together, unless one of them was given a size.
 constexpr double kWeightsShare = 0.75;
 
-// Of the KV that the plan gives, what the border never takes.
+// The part of the planned KV that the border never takes.
 constexpr double kKvKept = 0.25;
 
 Result<Bytes> weights_of(const HbmDemand& demand, Bytes shared, Bytes kv) {

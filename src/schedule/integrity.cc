@@ -1,4 +1,4 @@
-// Scheduler::check_integrity: the scheduler's picture against itself and against the cache.
+// Scheduler::check_integrity: compares the scheduler's state with itself and with the cache.
 #include <map>
 #include <string>
 
@@ -58,7 +58,7 @@ Status check_outside(const Slot& slot, const kv::KvCache& kv) {
   return {};
 }
 
-// What rotation keeps of those that run.
+// Checks the sums that rotation keeps of running sequences.
 Status check_backlog(const ModelQueue& queue, const SequenceTable& table) {
   std::int64_t backlog = 0, scored = 0;
   std::map<Nanos, std::int64_t> slacks;

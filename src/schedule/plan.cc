@@ -29,7 +29,8 @@ bool Plan::try_model(ModelQueue& queue) {
         admitting && !growth_displaced_ && !queue.waiting.empty() &&
         (left == 0 || state_.table.before(queue.waiting.top(), queue.running[position]));
     if (head_next) {
-      // A head passed over for want of budget stays out: those behind it run already.
+      // A head that was passed over for want of budget is not admitted, because those behind it run
+      // already.
       admitting = budget_ > left && admit(queue, queue.waiting.top(), position);
       if (admitting) ++position;
     } else if (left > 0) {
@@ -66,8 +67,8 @@ std::int64_t Plan::rows_for(const Slot& slot) const {
   return slot.scores ? 1 + spare_rows_ - taken_rows_ : INT64_MAX;
 }
 
-// For a sequence that lacks a frame. False: it must wait until another ends, or until the step in
-// flight has.
+// Makes room for a sequence that lacks a frame. False: it must wait until another sequence ends, or
+// until the step in flight has ended.
 bool Plan::make_room(SlotIndex index) {
   if (ahead_) {
     put_off_ = true;
@@ -137,7 +138,7 @@ bool Plan::try_admit(ModelQueue& queue, SlotIndex index, std::int64_t position, 
 
   const Tokens cached = kv_.match_prefix(queue.id, slot.prefix());
   const std::int64_t hits = cached.count / queue.tokens_per_block;
-  // Hits on frames that running sequences hold cost nothing, unless some of those are preempted.
+  // Prefix frames that running sequences hold cost nothing, unless some of those are preempted.
   const std::int64_t free_hits =
       references_counted_ ? 0 : hits - kv_.cached_frames_of_prefix(queue.id, slot.prefix());
   const std::int64_t known_frames = queue.frames_for(slot.facts.known);
@@ -223,7 +224,7 @@ ModelQueue* Plan::least_urgent_queue() {
   for (const std::int32_t place : state_.listed) {
     ModelQueue& queue = state_.queues[static_cast<std::size_t>(place)];
     if (queue.running.empty()) continue;
-    // What a streamed step computes is not taken from under it.
+    // A sequence that a streamed step computes is not preempted.
     if (!ahead_ && queue.in_flight > 0) continue;
     if (least == nullptr || state_.table.before(least->running.back(), queue.running.back())) {
       least = &queue;

@@ -12,7 +12,7 @@ class Fcfs final : public Policy {
  public:
   std::string_view name() const override { return "fcfs"; }
   Traits traits() const override { return {}; }
-  // All alike: the scheduler's tie-break, earlier arrival first, is the policy.
+  // All urgencies are equal, so the scheduler's tie-break, earlier arrival first, is the policy.
   double urgency(const SequenceFacts&, Nanos) const override { return 0; }
 };
 

@@ -15,14 +15,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 bool moves(double rate) { return std::isfinite(rate) && rate > 0; }
 
-// Frames that one way moves during a step beside what `others` send.
+// The frames that one direction moves during a step, beside what `others` send.
 std::int64_t frames_one_way(double rate, Bytes others, const LinkFacts& facts,
                             const BudgetLimits& limits) {
   if (!moves(rate)) return 0;
   const double whole = rate * to_seconds(std::max(facts.step, Nanos(0)));
   const double left = whole - static_cast<double>(std::max(others, Bytes(0)).count);
   const double bytes = std::max(left, whole * limits.rate_share_min);
-  // No iteration needs to move more than there is.
+  // An iteration never needs to move more than all frames.
   const double frames = std::min(bytes / static_cast<double>(facts.frame.count),
                                  static_cast<double>(std::max<std::int64_t>(1, facts.frames)));
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(frames));

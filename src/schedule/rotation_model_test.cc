@@ -1,6 +1,6 @@
-// Random histories of one model against largest lag first as docs/design/rotary.md words it, done
-// anew in every iteration by looking at everybody: who comes in, in which order, who goes, and that
-// neither could have been one more or one less.
+// Random histories of one model against largest lag first as docs/design/rotary.md describes it,
+// evaluated anew in every iteration over all requests: which come in, in which order, which leave,
+// and that neither number could have been larger or smaller by one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr ModelId kA(1);
 
-struct Person {  // what a naive book knows of a request
+struct Person {  // the naive book's facts of a request
   enum class State { kWaiting, kRunning, kRotary } state = State::kWaiting;
   std::int64_t id = 0;
   Nanos arrival;
@@ -114,7 +114,7 @@ class Naive {
     EXPECT_EQ(in, expected) << "came in";
     std::vector<std::int64_t> out;
     for (const auto& one : decision.rotated_out) out.push_back(one.request.value);
-    // Nothing runs, is in flight or comes free: the first goes, whatever it costs.
+    // Nothing runs, is in flight or becomes free: the first victim leaves, whatever that costs.
     const bool stuck = !decision.model.valid() && harness_.in_flight() == 0 && coming_ == 0;
     if (stuck && went_.empty() && running_ > 1 && !victims_.empty()) {
       went_.push_back(victims_.front());

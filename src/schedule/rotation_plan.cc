@@ -9,12 +9,12 @@
 namespace causeway::schedule {
 namespace {
 
-// How much of host memory, in B_xfer, is left free by victims that make room for a sequence that
-// never had HBM. Otherwise host memory fills up, no sequence can go out any more, and none that is
-// out can come back.
+// The part of host memory, in B_xfer, that victims leave free when they make room for a sequence
+// that was never in HBM. Otherwise host memory fills up, and then no sequence can leave HBM, so
+// none outside can return.
 constexpr std::int64_t kExchangesKept = 4;
 
-// Running sequences lie anywhere in their table: so many ahead are on their way to the caches.
+// Running sequences lie anywhere in their table, so as many as this are prefetched into the caches.
 constexpr std::size_t kPrefetched = 8;
 
 }  // namespace
@@ -24,7 +24,7 @@ RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
     : state_(state), kv_(kv), inputs_(inputs), decision_(decision), now_(now) {
   const kv::FrameCounts counts = kv.counts();
   available_ = counts.available();
-  // Of those that are being retired, some may be quarantined: then they do not come free.
+  // Some of the retiring frames may be quarantined, and these do not become free.
   coming_ = std::max<std::int64_t>(0, counts.coming() - counts.retiring);
   twins_ = inputs.view == nullptr ? 0 : inputs.view->twins_available();
   if (!state_.paid) {
@@ -40,7 +40,8 @@ RotationPlan::RotationPlan(Scheduler::State& state, const kv::KvCache& kv,
   keep_for_others();
 }
 
-// While a sequence outside finds no room and may displace, what is exchanged in two steps is kept.
+// While a sequence outside finds no room and may displace others, the frames exchanged in two steps
+// are kept free.
 void RotationPlan::keep_for_others() {
   if (!state_.rotation_traits.displaces || !inputs_.budget.rotates()) return;
   const bool some_wait = state_.running_total + state_.waiting_total + state_.rotary_total >
@@ -69,7 +70,7 @@ bool RotationPlan::try_model(ModelQueue& queue) {
   return runs;
 }
 
-// Strict order: it ends with the first that does not fit.
+// In strict order: it ends with the first sequence that does not fit.
 void RotationPlan::take_in(ModelQueue& queue) {
   find_other_leaders(queue);
   bool prompt_tokens = true;
@@ -87,7 +88,7 @@ void RotationPlan::take_in(ModelQueue& queue) {
   }
 }
 
-// The first sequences of the other models do not change while one model's come in.
+// The first sequences of the other models do not change while sequences of one model come in.
 void RotationPlan::find_other_leaders(const ModelQueue& queue) {
   state_.other_leaders.clear();
   if (state_.model_order.size() < 2) return;
@@ -114,14 +115,14 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
   const SlotIndex index = member.index;
   const Slot& slot = state_.table[index];
   if (slot.held) return Entry::kStopped;
-  // What scored prompts are owed takes many steps, of which others have the rest.
+  // Scored prompts need many steps, and others get the rest of each.
   if (!slot.facts.rotary && queue.backlog - queue.backlog_scored >= budget_) {
     set_aside_ += queue.frames_for(slot.facts.known);
     return Entry::kNoPromptTokens;
   }
   const Claims claims = claims_before(member);
   const bool may_displace = displaces(slot);
-  // Before its prefix is looked up, which takes a while.
+  // This is checked before its prefix is looked up, which takes a while.
   if (!may_displace && state_.running_total + claims.running >= state_.options.running_max) {
     return Entry::kStopped;
   }
@@ -130,11 +131,11 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
                    : -spare_frames(kv_);
   const std::int64_t room_now = available_ - state_.promised_total - claims.frames;
   std::int64_t room = spare() - claims.frames;
-  // Alone it has all that there is.
+  // A sequence that is alone may use everything.
   if (state_.running_total == 0) room = room_now;
   const std::int64_t room_with = state_.running_total == 0 ? room : room + allowance;
 
-  // One that was found not to fit is not looked up again in every iteration.
+  // A sequence that was found not to fit is not looked up again in every iteration.
   const bool known_need = queue.blocked_head == slot.facts.request &&
                           std::min(room_now, room_with) < queue.blocked_need &&
                           state_.running_total > 0 && ++queue.blocked_skips < kBlockedSkipsMax;
@@ -160,7 +161,8 @@ RotationPlan::Entry RotationPlan::try_in(ModelQueue& queue, const Ranked& member
   return Entry::kIn;
 }
 
-// It is larger than all that may be exchanged at once: victims go for it in every iteration.
+// The sequence is larger than all that may be exchanged at once, so victims leave for it in every
+// iteration.
 void RotationPlan::save_for(SlotIndex index, std::int64_t frames) {
   if (!decision_.admitted.empty() || !decision_.rotated_in.empty()) return;
   for_whom_ = index;
@@ -202,8 +204,8 @@ RotationPlan::Need RotationPlan::need_of_prompt(const ModelQueue& queue, const S
   }
   const Tokens cached = kv_.match_prefix(queue.id, slot.prefix());
   const std::int64_t hits = cached.count / queue.tokens_per_block;
-  // Hits on frames that running sequences hold cost nothing. If one of these is a victim, what it
-  // gives up is not counted, and covers the hit.
+  // Prefix frames that running sequences hold cost nothing. If one of these is a victim, what it
+  // gives up is not counted, and covers the prefix.
   const std::int64_t evictable =
       hits == 0 ? 0 : kv_.cached_frames_of_prefix(queue.id, *slot.tokens);
   return {.frames = whole - hits + evictable, .at_once = evictable, .computed = cached};
@@ -211,7 +213,7 @@ RotationPlan::Need RotationPlan::need_of_prompt(const ModelQueue& queue, const S
 
 bool RotationPlan::worth_bringing(ModelId model, const PrefixCost& found) const {
   if (inputs_.budget.in == 0) return false;
-  if (found.copies > twins_) return false;  // victims of this decision count on them
+  if (found.copies > twins_) return false;  // victims of this decision need them
   const VictimCost either{.copies_in = found.copies,
                           .computed = found.in_all - found.in_hbm,
                           .prefill_rate = inputs_.view->prefill_rate(model)};
@@ -221,7 +223,7 @@ bool RotationPlan::worth_bringing(ModelId model, const PrefixCost& found) const 
 FutureUse RotationPlan::future_of(const Slot& slot) const {
   const ModelQueue& queue = state_.queues[static_cast<std::size_t>(slot.model)];
   const auto per_block = static_cast<double>(queue.tokens_per_block);
-  // Drawn once for each request, so that its prediction changes only as it outlives others.
+  // Drawn once for each request, so that its prediction changes only when it outlives others.
   const auto request = static_cast<std::uint64_t>(slot.facts.request.value);
   const double quantile = static_cast<double>(mix64(request) >> 11) * 0x1.0p-53;
   const Tokens most = slot.facts.output_expected;
@@ -275,7 +277,7 @@ void RotationPlan::enter(ModelQueue& queue, SlotIndex index, const Need& need) {
 
 void RotationPlan::take_out() {
   while (state_.running_total > 1) {
-    // Frames that running sequences grow by are counted once for all, not for each displacement.
+    // The growth of running sequences is counted once for all, not for each displacement.
     const bool for_growth = spare() + keep_ < 2 * growth_;
     const bool for_others =
         for_whom_ >= 0 && spare() < goal_ && exchanged_ < inputs_.budget.exchange;
@@ -298,18 +300,18 @@ bool RotationPlan::may_rotate() const {
   return state_.options.preemption != PreemptionKind::kRecompute && inputs_.view != nullptr;
 }
 
-// Only priorities are strict: with them no sequence comes back for which another lost its place.
+// Only priorities are strict: with them no sequence returns for which another has lost its place.
 bool RotationPlan::others_may_lose() const {
   return state_.options.policy == PolicyKind::kPriority;
 }
 
 bool RotationPlan::may_go(const ModelQueue& queue, const Slot& slot) const {
-  // What a streamed step computes is not taken from under it.
+  // A sequence that a streamed step computes is not displaced.
   if (queue.streamed && queue.in_flight > 0) return false;
-  // Two steps compute a sequence only while a streamed model's is decided beside them. What the
-  // second writes is not known to the cache before the first has ended.
+  // Two steps compute the same sequence only when a streamed model's step is decided beside
+  // another. The cache does not know what the second writes before the first has ended.
   if (slot.just_admitted || slot.voided || slot.in_flight > 1) return false;
-  // Its last token is in flight: it ends by itself.
+  // Its last token is in flight, so it ends by itself.
   if (slot.owed == 0) return false;
   return inputs_.view == nullptr || inputs_.view->may_leave(slot.facts.request);
 }
@@ -346,8 +348,8 @@ SlotIndex RotationPlan::find_least_urgent() const {
 }
 
 bool RotationPlan::keeps_before(SlotIndex a, SlotIndex b) const {
-  // How long one has run changes whenever it comes back: with that two would displace each other
-  // for ever.
+  // The time that a sequence has run starts anew whenever it returns, so by that order two would
+  // displace each other for ever.
   if (!state_.rotation_traits.longest_runs_first) return state_.table.before(a, b);
   const SequenceFacts& x = state_.table[a].facts;
   const SequenceFacts& y = state_.table[b].facts;
@@ -456,7 +458,7 @@ std::int64_t RotationPlan::give_frames(const ModelQueue& queue, Slot& slot, std:
   return tokens;
 }
 
-// Every sequence is left a token of the step's, and what is beyond that goes to the first.
+// One token of the step is left for every sequence; tokens beyond that go to the first.
 inline void RotationPlan::add_run(ModelQueue& queue, SlotIndex index, std::int64_t others) {
   Slot& slot = state_.table[index];
   if (slot.owed == 0 || slot.held) return;  // a step in flight samples its last token
@@ -489,7 +491,7 @@ void RotationPlan::run(ModelQueue& queue) {
   const std::size_t count = members.size();
   const auto member = [&](std::size_t i) { return members[backwards ? count - 1 - i : i]; };
   decision_.runs.reserve(count);
-  // A sequence that has come in from host memory is owed a token, too.
+  // A sequence that has come in from host memory must compute a token, too.
   budget_ = std::max(budget_, static_cast<std::int64_t>(count));
   spare_rows_ = spare_logit_rows(state_.options.running_max, state_.running_total);
   for (std::size_t i = 0; i < count; ++i) {
@@ -501,7 +503,7 @@ void RotationPlan::run(ModelQueue& queue) {
 void RotationPlan::finish() {
   const bool runs = decision_.model.valid();
   if (!runs && stalled_ && nothing_else() && coming_ == 0) {
-    // All sequences lack frames and nothing will free any: one goes, whatever it costs.
+    // All sequences lack frames and nothing will free any: one leaves, whatever that costs.
     stuck_ = true;
     if (state_.running_total > 1) take_victim(true);
   }

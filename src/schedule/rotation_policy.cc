@@ -12,13 +12,13 @@
 namespace causeway::schedule {
 namespace {
 
-constexpr Nanos kAheadOfTargetMax = seconds(10);  // of a negative slack
+constexpr Nanos kAheadOfTargetMax = seconds(10);  // bound for a negative slack
 
 Nanos share_of(Nanos target, double share) {
   return nanos_from_seconds(to_seconds(target) * share);
 }
 
-// Lags of 0 at all times: the order is that of `key` alone.
+// All lags are 0, so the order is that of `key` alone.
 Standing by_key(std::int64_t key, std::int32_t tier = 0) {
   return {.slope = 0, .onset = Nanos(key), .tier = tier};
 }
@@ -27,8 +27,9 @@ std::int64_t rest_of(const SequenceFacts& facts) {
   return std::max<std::int64_t>(1, (facts.output_expected - facts.output).count);
 }
 
-// SuperInfer's virtual lag time. What counts is the token that the client waits for: the first, or
-// the next. So one that leaves HBM in the middle of its prompt keeps its target for the first.
+// SuperInfer's virtual lag time. It counts from the token that the client waits for, the first or
+// the next. A sequence that leaves HBM in the middle of its prompt therefore keeps its target for
+// the first.
 class Rotary final : public RotationPolicy {
  public:
   explicit Rotary(const LagOptions& options) : options_(options) {}
@@ -42,7 +43,7 @@ class Rotary final : public RotationPolicy {
   Standing outside(const SequenceFacts& facts) const override {
     const request::Slo& slo = facts.slo;
     if (facts.answered) {
-      // A long target would let one lag by days before it is late.
+      // With a long target a sequence would lag by days before it is late.
       const Nanos slack = std::max(share_of(slo.tpot, slo.tpot_slack), -kAheadOfTargetMax);
       return {.slope = facts.alpha, .onset = facts.last_token + ahead(facts) + slack};
     }
@@ -62,7 +63,7 @@ class Rotary final : public RotationPolicy {
   }
 
  private:
-  // How long it may go without a token because it had them early.
+  // How long a sequence may go without a token because it had its tokens early.
   Nanos ahead(const SequenceFacts& facts) const {
     const double owed = to_seconds(facts.slo.tpot) * static_cast<double>(facts.output.count - 1);
     const double ahead = owed - to_seconds(facts.last_token - facts.first_token);
@@ -72,7 +73,8 @@ class Rotary final : public RotationPolicy {
   const LagOptions options_;
 };
 
-// The published code's scheduler: the oldest come in, the longest running go, and no lag is in it.
+// The published code's scheduler: the oldest come in, the longest running leave, and there is no
+// lag.
 class Artifact final : public RotationPolicy {
  public:
   std::string_view name() const override { return name_of(PolicyKind::kArtifact); }
@@ -85,7 +87,7 @@ class Artifact final : public RotationPolicy {
   }
 };
 
-// First come, first served, with a state or a priority before it.
+// First come, first served, after a state or a priority.
 class ByArrival : public RotationPolicy {
  public:
   ByArrival(PolicyKind kind, bool displaces) : kind_(kind), displaces_(displaces) {}
@@ -128,7 +130,7 @@ class ByPriority final : public RotationPolicy {
   }
 };
 
-// The shortest rest of an answer first: known (sjf-oracle) or predicted (ranked).
+// The shortest rest of an answer first; the rest is known (sjf-oracle) or predicted (ranked).
 class ByLength final : public RotationPolicy {
  public:
   ByLength(PolicyKind kind, double error, std::uint64_t seed)

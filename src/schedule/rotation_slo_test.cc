@@ -1,7 +1,7 @@
 // Whether rotation keeps latency targets under overload: the paper's directions, on the scheduler
-// alone, with steps and links as simple functions. Lengths are those of chats, arrivals Poisson;
-// 40 s at 1.4 times what HBM has room for, where first come, first served attains
-// about half of its targets.
+// alone, with steps and links as simple functions. Lengths are those of chats, arrivals Poisson; 40
+// s at 1.4 times the load that HBM has room for, where first come, first served attains about half
+// of its targets.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ std::vector<Chat> chats(std::uint64_t seed) {
   return all;
 }
 
-// Of an 8B model on one GPU: 6 ms and what tokens and context add.
+// A step of an 8B model on one GPU: 6 ms, and what tokens and context add.
 double step_seconds(const Decision& decision) {
   double tokens = 0, context = 0;
   for (const auto& run : decision.runs) {

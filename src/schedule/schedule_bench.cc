@@ -1,10 +1,10 @@
 // How long the scheduler takes to decide an iteration of 1,000 running and 9,000 waiting requests,
 // or with rotation waiting or rotary ones.
 // Limits: 200 µs; with rotation 60 µs at the median and 200 µs at p99. Executing the decision and
-// the requests that come and go are not timed; with rotation what carries them out walks over far
-// more memory than the caches hold, so that decisions begin with cold ones. `naive_us`, of the same
-// run: everybody's lag anew, and sorted by it, as the paper describes largest lag first; that
-// alone, without a decision.
+// the requests that come and leave are not timed. With rotation the execution walks over far more
+// memory than the caches hold, so that decisions begin with cold caches. `naive_us`, of the same
+// run: the lag of all requests computed anew, and sorting by it, as the paper describes largest lag
+// first; that alone, without a decision.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -117,14 +117,15 @@ void add_rotary(RotaryHarness& harness, const RotaryScenario& scenario, Random& 
   }
 }
 
-// Of this thread: without the time in which others had its core, on a machine that is shared.
+// The thread's processor time, without the time in which other threads had its core on a shared
+// machine.
 Nanos thread_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return seconds(time.tv_sec) + Nanos(time.tv_nsec);
 }
 
-// Of those that came last, as many as there are: how long it takes to look at all of them.
+// Looks at the latest ones, as many as there are: how long it takes to look at all of them.
 class LookAtEverybody {
  public:
   void came(Nanos now) {

@@ -45,7 +45,7 @@ Scheduler::State::State(const Options& options_in, std::unique_ptr<Policy> polic
   }
   CAUSEWAY_CHECK(options.tokens_per_step_max >= 1, "a step needs room for a token");
   CAUSEWAY_CHECK(options.running_max >= 1, "at least one sequence must be allowed to run");
-  // Every running sequence is owed a token of its model's step.
+  // Every running sequence gets a token of its model's step.
   options.running_max = std::min(options.running_max, options.tokens_per_step_max);
 }
 

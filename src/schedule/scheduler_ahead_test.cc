@@ -11,7 +11,7 @@ namespace {
 
 constexpr ModelId kA(1), kB(2);
 
-// The least of an engine that keeps two steps in flight.
+// The smallest engine that keeps two steps in flight.
 class Pipeline {
  public:
   Pipeline(const Options& options, std::int64_t frames)
@@ -39,7 +39,7 @@ class Pipeline {
                                       .length_max = Tokens(prompt + output)});
   }
 
-  // Decides and carries out the next step. Its runs; none: nothing to run now.
+  // Decides and executes the next step; returns its runs, none when there is nothing to run now.
   const std::vector<Run>& start(Nanos now) {
     Decision& decision = in_flight_.emplace_back();
     scheduler_.schedule(now, kv_, decision);
@@ -58,7 +58,7 @@ class Pipeline {
     return last_.runs;
   }
 
-  // The oldest step ends; who has all tokens leaves.
+  // The oldest step ends; sequences that have all their tokens leave.
   void finish(Nanos now) {
     const Decision decision = in_flight_.front();
     in_flight_.pop_front();

@@ -1,4 +1,4 @@
-// Rotation as the scheduler's callers see it.
+// Rotation through the scheduler's interface.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,7 +19,7 @@ RotaryOptions options_for(PolicyKind policy, std::int64_t frames) {
   return options;
 }
 
-// Runs until nobody is left; false: it got stuck or took too long.
+// Runs until no request is left; false: it got stuck or took too long.
 bool drain(RotaryHarness& harness, Nanos& now, int rounds_max = 5'000) {
   for (int round = 0; round < rounds_max && harness.left() > 0; ++round) {
     now += millis(20);
@@ -152,7 +152,7 @@ TEST(Rotation, FallsBackToRecomputingWithoutRoomInHostMemory) {
   EXPECT_GT(harness.counters().recomputed, 0);
 }
 
-// Ids are in the order of arrival. Who runs, and whether the first of them ever lost anything.
+// Ids are in the order of arrival. Records which run, and whether the first of them ever lost KV.
 class Losers {
  public:
   void decided(const Decision& decision) {
@@ -175,7 +175,7 @@ class Losers {
   int lost_ = 0;
 };
 
-// Without an order that stays, two that do not fit together would displace each other for ever.
+// Without a fixed order, two that do not fit together would displace each other for ever.
 TEST(Rotation, TheFirstOfThoseThatRunNeverLosesWhatItHasComputed) {
   struct Case {
     PreemptionKind preemption;
@@ -218,7 +218,7 @@ TEST(Rotation, TheFirstOfThoseThatRunNeverLosesWhatItHasComputed) {
   }
 }
 
-// Nobody outside displaces, so nothing is kept free for an exchange.
+// No sequence outside displaces, so nothing is kept free for an exchange.
 TEST(Rotation, WhereVictimsAreRecomputedAllFramesAreInUse) {
   for (const PreemptionKind how : {PreemptionKind::kRecompute, PreemptionKind::kRotate}) {
     RotaryOptions options = options_for(PolicyKind::kRotary, 64);
@@ -378,7 +378,7 @@ TEST(Rotation, TheSameHistoryGivesTheSameDecisions) {
   }
 }
 
-// Overload without end: everybody gets tokens, and the longest wait for the next is bounded.
+// Endless overload: all requests get tokens, and the longest wait for the next one is bounded.
 TEST(Rotation, StarvesNobodyUnderOverload) {
   RotaryOptions options = options_for(PolicyKind::kRotary, 600);
   options.budget = {.out = 60, .in = 60, .exchange = 30};

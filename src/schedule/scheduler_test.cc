@@ -121,7 +121,7 @@ TEST(Scheduler, EveryRunningSequenceGetsATokenOfTheBudget) {
     harness.step(Nanos(step));
     EXPECT_LE(tokens_in(harness.decision()), 4);
     EXPECT_LE(harness.scheduler().running(), 4);
-    // Those that ended with the step had their token, too.
+    // Sequences that ended with the step had their token, too.
     EXPECT_GE(static_cast<std::int64_t>(harness.decision().runs.size()),
               harness.scheduler().running());
   }
@@ -235,7 +235,7 @@ TEST(Scheduler, SharedPrefixesCostNothing) {
   Small harness(8, 64, 16);
   harness.add(1, kA, 17, 12, 0, 5);
   harness.step(Nanos(1));
-  // Sixteen tokens are shared: another 21 fit, which they would not by themselves.
+  // Sixteen tokens are shared: another 21 fit, which they would not without sharing.
   harness.add(2, kA, 21, 2, 0, 5);
   harness.step(Nanos(2));
   ASSERT_NE(harness.run_of(2), nullptr);
@@ -268,7 +268,7 @@ TEST(Scheduler, WhatIsRemovedInFlightIsForgottenOnlyThen) {
   ASSERT_EQ(decision.runs.size(), 1u);
   scheduler.remove(first);
   EXPECT_EQ(scheduler.running(), 0);
-  // A newcomer must not be taken for the one whose step is in flight.
+  // A new sequence must not be taken for the one whose step is in flight.
   const Handle second = scheduler.add(
       {.request = RequestId(2), .model = kA, .tokens = &tokens, .slo = {}, .arrival = Nanos(2)});
   EXPECT_NE(first, second);
@@ -279,7 +279,8 @@ TEST(Scheduler, WhatIsRemovedInFlightIsForgottenOnlyThen) {
   EXPECT_EQ(decision.runs.front().tokens, Tokens(3));
 }
 
-// As virtual lag time does: who has waited longest is the most urgent, running or not.
+// As with virtual lag time: the sequence that has waited longest is the most urgent, running or
+// not.
 class LongestLag final : public Policy {
  public:
   std::string_view name() const override { return "longest lag"; }

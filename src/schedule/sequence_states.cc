@@ -1,5 +1,4 @@
-// How a sequence enters and leaves its states: the orders that it stands in, and the sums that it
-// is part of.
+// How a sequence enters and leaves its states: the orders and the sums that include it.
 #include <algorithm>
 #include <utility>
 
@@ -157,7 +156,8 @@ double Scheduler::State::running_lag(const Slot& slot, Nanos now) const {
   const double had = to_seconds(now - slot.facts.running_since);
   const ModelQueue& queue = queues[static_cast<std::size_t>(slot.model)];
   if (queue.in_flight > 0) return -had;
-  // What it is owed counts from its model's last step, or from when it came in after that.
+  // The tokens that it is owed count from its model's last step, or from when it came in after
+  // that.
   const Nanos served = std::max(queue.last_step, slot.facts.running_since);
   const Standing owed{.slope = queue.alpha, .onset = served + idle_slack_of(slot.facts)};
   return owed.lag(now) - had;
@@ -197,7 +197,7 @@ void Scheduler::State::order_models_by_lag(Nanos now) {
 
 bool Scheduler::lost(Handle sequence) {
   CAUSEWAY_CHECK(state_->rotation != nullptr, "nothing is copied without rotation");
-  // A twin that cannot be copied would be found again, and fail again.
+  // A twin that cannot be copied would be found again, and its copy fail again.
   state_->table[static_cast<SlotIndex>(sequence.value)].distrusts = true;
   return restart(sequence);
 }

@@ -93,7 +93,7 @@ bool WaitingHeap::ordered(const SequenceTable& table) const {
 
 void RunningList::insert(const SequenceTable& table, SlotIndex index) {
   const auto before = [&table](SlotIndex a, SlotIndex b) { return table.before(a, b); };
-  // The ends are where those that rotate come in and leave: no search through memory that is cold.
+  // Sequences that rotate come in and leave at the ends, which saves a search through cold memory.
   if (list_.empty() || before(index, list_.front())) {
     list_.insert(list_.begin(), index);
     return;

@@ -1,5 +1,5 @@
-// What the chunk controller is shown of the scheduler's sequences (chunk_controller.h), and what it
-// is told of steps.
+// What the chunk controller (chunk_controller.h) gets to know of the scheduler's sequences and of
+// steps.
 #include <algorithm>
 
 #include "schedule/scheduler_state.h"
@@ -7,28 +7,28 @@
 namespace causeway::schedule {
 namespace {
 
-// Of those that wait, how many prompts the controller looks at.
+// The number of waiting prompts that the controller looks at.
 constexpr std::size_t kPromptsMax = 128;
-// A request that is later than so many targets will hardly make up for it: it asks for even gaps
-// from then on, not for shorter ones.
+// A request that is late by more than so many targets will hardly make up for it: from then on it
+// asks for even gaps, not for shorter ones.
 constexpr double kGivenUp = 10;
-// The smallest share of its target that a sequence which is behind asks for as its gap.
+// The smallest gap, as a share of its target, that a late sequence asks for.
 constexpr double kGapMin = 0.5;
 constexpr double kAges = 1e9;  // seconds; later than that is not counted
 
 PromptDue due_of(const SequenceFacts& facts, Tokens left, const ChunkOptions& options) {
-  // It was preempted: its next token is late already, and those behind it come later.
+  // It was preempted: its next token is late already, and those after it come later.
   if (facts.answered) return {.left = left, .aim = facts.arrival, .due = facts.arrival};
   const Nanos aim = nanos_from_seconds(to_seconds(facts.slo.ttft) * options.ttft_share);
   return {.left = left, .aim = facts.arrival + aim, .due = facts.arrival + facts.slo.ttft};
 }
 
-// What those that decode ask of the end of a step.
+// The bounds that decoding sequences set for the end of a step.
 class Gaps {
  public:
   Gaps(Nanos begins, const ChunkOptions& options) : begins_(begins), options_(options) {}
 
-  // `before`: what its own step takes, if another model's is decided.
+  // `before`: the time of its own step, if another model's is decided.
   void add(const Slot& slot, Nanos before);
 
   Nanos even_until = ChunkView::kNever;
@@ -95,8 +95,8 @@ void Scheduler::State::find_prompts(const ModelQueue& queue, std::int64_t frames
   }
   std::sort(prompts.begin() + running, prompts.end(),
             [](const PromptDue& a, const PromptDue& b) { return a.due < b.due; });
-  // Those for which there is no room do not come in, however large the chunk; one may, since what
-  // it finds in the cache is not known here.
+  // Sequences without room do not come in, however large the chunk. One may, because what it finds
+  // in the cache is not known here.
   for (auto at = static_cast<std::size_t>(running); at < prompts.size(); ++at) {
     frames -= queue.frames_for(prompts[at].left);
     if (frames >= 0 || at == 0) continue;
@@ -107,11 +107,11 @@ void Scheduler::State::find_prompts(const ModelQueue& queue, std::int64_t frames
 
 void Scheduler::State::find_gaps(const ModelQueue& queue, ChunkView& view) {
   Gaps gaps(view.begins, options.chunk);
-  Nanos least = queue.chunk->predicted(view.decodes);  // that a token takes, without any prompt
+  Nanos least = queue.chunk->predicted(view.decodes);  // the time of a token without any prompt
   Nanos target = ChunkView::kNever;
   for (const ModelQueue& other : queues) {
     const bool own = &other == &queue;
-    // Ranges of streamed steps run in between: what these take is little of their own.
+    // Parts of streamed steps run in between; what they take is little of their own time.
     if (other.running.empty() || other.streamed != queue.streamed) continue;
     const Nanos before = own ? Nanos(0) : least_step_of(other);
     if (!own) {
@@ -125,7 +125,7 @@ void Scheduler::State::find_gaps(const ModelQueue& queue, ChunkView& view) {
       gaps.add(slot, before);
     }
   }
-  // What is missed without any prompt is not kept by a small chunk.
+  // A target that is missed without any prompt is not kept by a small chunk either.
   if (least > target) return;
   view.even_until = gaps.even_until;
   view.mean_until = gaps.mean_until;

@@ -1,4 +1,4 @@
-// What the chunk controller makes of the scheduler's steps.
+// What the chunk controller does with the scheduler's steps.
 #include <gtest/gtest.h>
 
 #include "schedule/testing/harness.h"
@@ -23,7 +23,7 @@ class TwoModels : public Harness {
   void answer(std::int64_t id) {
     while (run_of(id) == nullptr || !run_of(id)->samples) pass();
   }
-  // A step, after which it is as much later as it took. Returns its prompt tokens.
+  // A step, which delays the request by as much as it takes. Returns its prompt tokens.
   std::int64_t pass() {
     decide(now_);
     execute();
@@ -66,8 +66,8 @@ TEST(StepBudgets, AModelWhoseCostsAreNotKnownHasFixedChunks) {
   EXPECT_EQ(harness.pass(), 4000);
 }
 
-// So many prompt tokens come in a time in which they cannot all be computed by their target: as
-// many are as the targets of those who decode allow.
+// More prompt tokens arrive than can be computed by their target: as many are computed as the
+// targets of decoding sequences allow.
 TEST(StepBudgets, ThoseWhoDecodeKeepTheirTargets) {
   TwoModels harness(true);
   harness.add(1, kA, 16, 50);

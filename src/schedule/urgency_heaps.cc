@@ -24,7 +24,7 @@ bool leads(const Ranked& a, const Ranked& b, Nanos now) {
   return among_equals(a) < among_equals(b);
 }
 
-// As leads() between members of one slope, at any time.
+// As leads(), for members with the same slope, at any time.
 bool UrgencyHeaps::before(const Ranked& a, const Ranked& b) {
   if (a.standing.tier != b.standing.tier) return a.standing.tier > b.standing.tier;
   return among_equals(a) < among_equals(b);

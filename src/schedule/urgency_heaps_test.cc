@@ -62,7 +62,7 @@ TEST(UrgencyHeaps, GivesAnEmptyHeapToAnotherSlope) {
   EXPECT_TRUE(heaps.empty());
 }
 
-// Random changes; at random times the leader is whom a look at everybody finds.
+// Random changes; at random times the leader is the one that a look at all members finds.
 TEST(UrgencyHeaps, LeaderIsThatOfALookAtEverybody) {
   Random random(7);
   HeapPositions positions;

@@ -19,7 +19,7 @@ std::string read_line(const std::string& path) {
 
 double ratio(double quota, double period) { return quota > 0 && period > 0 ? quota / period : 0; }
 
-// "200000 100000", or "max 100000" for no limit.
+// Parses "200000 100000", or "max 100000" for no limit.
 double quota_of_version2(const std::string& folder) {
   std::istringstream fields(read_line(folder + "/cpu.max"));
   double quota = 0;

@@ -39,9 +39,9 @@ Result<Hwloc> load_hwloc(const std::string& xml) {
   return topology;
 }
 
-// By control group, and by the affinity of the calling thread, which those it starts inherit. A
-// machine that is only described, or a system that does not say, has no affinity. nullptr: out of
-// memory.
+// The CPUs that this process may use, by its control groups and by the affinity of the calling
+// thread, which threads that it starts inherit. A machine that is only described has no affinity,
+// and neither has one whose system does not tell. nullptr: out of memory.
 Cpus usable_cpus(hwloc_topology_t topology) {
   Cpus usable(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology)), hwloc_bitmap_free);
   const Cpus bound(hwloc_bitmap_alloc(), hwloc_bitmap_free);
@@ -133,7 +133,7 @@ class Builder {
     for (unsigned i = 0; i < object->arity; ++i) add_cpus(object->children[i], here, depth + 1);
   }
 
-  // The one NUMA node that an object is near; -1 when there are several or none.
+  // The one NUMA node that an object is close to; -1 when there are several or none.
   static int numa_of(hwloc_obj_t object) {
     while (object != nullptr && object->nodeset == nullptr) object = object->parent;
     if (object == nullptr || hwloc_bitmap_weight(object->nodeset) != 1) return -1;
@@ -187,7 +187,7 @@ class Builder {
     found->numa = numa_of(object);
   }
 
-  // What only one of the two sources knows.
+  // Adds what only one of the two sources knows.
   void add_strays() {
     for (std::size_t g = 0; g < machine_.gpus.size(); ++g) {
       if (node_of_gpu(machine_, static_cast<int>(g)) >= 0) continue;
@@ -227,7 +227,7 @@ Result<Machine> discover(const DiscoverOptions& options) {
   Builder(topology.get(), machine).build();
   machine.cpu_quota = read_cpu_quota(options.proc, options.cgroup);
   machine.memory_available = options.memory_available;
-  // A virtual machine's memory may grow as it is used, ahead of what its NUMA nodes say.
+  // A virtual machine's memory may grow while it is used, before its NUMA nodes show that.
   machine.memory = std::max(machine.memory, options.memory_available);
   machine.memory_limited_by = options.memory_limited_by;
   CAUSEWAY_TRY(check(machine));

@@ -58,7 +58,7 @@ Result<std::vector<NamedGpu>> read_names(const NvmlApi& api) {
   for (unsigned i = 0; i < std::min(count, kGpusNamedMax); ++i) {
     NvmlDevice device = nullptr;
     NvmlPciInfo pci;
-    if (api.nvmlDeviceGetHandleByIndex_v2(i, &device) != 0) continue;  // not this process's to use
+    if (api.nvmlDeviceGetHandleByIndex_v2(i, &device) != 0) continue;  // not for this process
     const auto uuid = uuid_of(api, device);
     if (!uuid || api.nvmlDeviceGetPciInfo_v3(device, &pci) != 0) continue;
     pci.bus_id[sizeof pci.bus_id - 1] = '\0';
@@ -67,7 +67,7 @@ Result<std::vector<NamedGpu>> read_names(const NvmlApi& api) {
   return gpus;
 }
 
-// As hexadecimal digits are written either way; the prefix is not.
+// Hexadecimal digits match in upper and lower case; the prefix does not.
 bool begins_alike(std::string_view whole, std::string_view name) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c; };
   return name.size() <= whole.size() &&
@@ -96,7 +96,8 @@ std::string what_there_is(std::span<const NamedGpu> gpus, std::span<const std::s
   return text;
 }
 
-// By the beginning of its name; nothing: the driver lists no instance at all.
+// Finds an instance by the beginning of its name. Nothing is returned when the driver lists no
+// instance at all.
 Result<std::optional<ChosenInstance>> find_instance(std::string_view name,
                                                     std::span<const NamedGpu> gpus) {
   std::vector<ChosenInstance> found;
@@ -115,7 +116,7 @@ Result<std::optional<ChosenInstance>> find_instance(std::string_view name,
                           "; " + what_there_is(gpus, {}));
 }
 
-// Where one GPU is asked for.
+// The error for an instance's name where one GPU is asked for.
 Error about_instance(std::string_view name, std::span<const NamedGpu> gpus) {
   const auto found = find_instance(name, gpus);
   if (!found.ok()) return found.error();

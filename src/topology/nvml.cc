@@ -182,7 +182,7 @@ class GpuReader {
                                  "instances: this user needs access to /dev/nvidia-caps");
         return;
       }
-      if (found != kSuccess) continue;  // a place without an instance
+      if (found != kSuccess) continue;  // a slot without an instance
       unsigned gpu_instance = 0;
       unsigned compute_instance = 0;
       NvmlAttributes attributes;

@@ -18,7 +18,8 @@ constexpr std::size_t kNodesMax = 16'384;
 constexpr std::size_t kGpusReadMax = 1'024;
 constexpr std::size_t kListMax = 1'024;
 constexpr std::size_t kStringMax = 512;
-// Of a list of CPUs: where they alternate between nodes each is named, 384 in 712 bytes.
+// Bounds the text of a list of CPUs: where they alternate between nodes each CPU is named, 384 in
+// 712 bytes.
 constexpr std::size_t kCpusMax = 8'192;
 constexpr std::int64_t kIntMax = 1 << 30;
 
@@ -66,7 +67,7 @@ Json node_json(const Node& node) {
   return json;
 }
 
-// Rejects deep nesting before a tree of it is built.
+// Rejects deep nesting before the parser builds a tree of it.
 bool too_deep(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -86,7 +87,7 @@ bool too_deep(std::string_view text) {
   return false;
 }
 
-// Reads the fields of an object; the first that is wrong is remembered, with its place.
+// Reads the fields of an object, and remembers the first wrong one with its path.
 class Reader {
  public:
   Reader(const Json& json, std::string where, Status& status)
@@ -99,7 +100,7 @@ class Reader {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;
     if (!value->is_number_integer()) return fail(key, "is no integer"), otherwise;
-    // Unsigned numbers beyond int64 would wrap.
+    // Unsigned numbers beyond int64 would wrap around.
     if (value->is_number_unsigned() &&
         value->get<std::uint64_t>() > static_cast<std::uint64_t>(most)) {
       return fail(key, "is too large"), otherwise;
@@ -136,7 +137,7 @@ class Reader {
     }
     return string;
   }
-  // An empty array if there is none.
+  // Returns an empty array when the field is absent.
   const Json& list(const char* key, std::size_t most) {
     static const Json kNone = Json::array();
     const Json* value = find(key);
@@ -271,7 +272,7 @@ std::string write_snapshot(const Machine& machine) {
                      {"nodes", nodes},
                      {"gpus", gpus},
                      {"notes", machine.notes}};
-  // Names come from the system, which promises no valid UTF-8.
+  // Names come from the system, which does not promise valid UTF-8.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -60,8 +60,8 @@ std::string_view name_of(MigState state) {
 }
 
 double PcieLink::bytes_per_second() const {
-  // Transfers a second and lane; 8b/10b encoding to generation 2, 128b/130b to 5, then flits of
-  // 242 in 256.
+  // Transfers per second and lane, less the encoding: 8b/10b up to generation 2, 128b/130b up to 5,
+  // then 242 of the 256 bytes of a flit.
   constexpr std::array<double, 8> kTransfers = {0, 2.5e9, 5e9, 8e9, 16e9, 32e9, 64e9, 128e9};
   if (generation < 1 || generation > 7 || lanes < 1) return 0;
   const double coding = generation <= 2 ? 0.8 : generation <= 5 ? 128.0 / 130 : 242.0 / 256;

@@ -82,11 +82,12 @@ Status CompletionBoard::wait(Ticket ticket, Nanos timeout) const {
   const auto left = [&] { return std::max(limit - (clock.now() - begin), Nanos(0)); };
   (void)spin_until(look, std::min(limit, kSpin));
   std::unique_lock lock(mutex_);
-  const Entry& entry = entries_.at(ticket);  // stays: the caller has not released it
+  const Entry& entry = entries_.at(ticket);  // stays, because the caller has not released it
   CAUSEWAY_DCHECK(!entry.released, "a caller waits for a transfer that it has let go of");
   changed_.wait_for(lock, std::chrono::nanoseconds(left().count),
                     [&] { return entry.outcome || entry.soon; });
-  // Also when the end has been near since before: what takes 5 ms would else sleep for the last.
+  // This is polled also when the end was near from the start: without it a wait of 5 ms would sleep
+  // through its last millisecond.
   if (!entry.outcome) {
     lock.unlock();
     (void)spin_until(look, std::min(left(), kSpin));
@@ -113,7 +114,7 @@ Result<bool> ExpressTicket::done() const {
   return done;
 }
 
-// What stands after the last look is on every small transfer's way, so the usual end comes first.
+// What follows the last poll adds to every small transfer, so the usual outcome comes first.
 Status ExpressTicket::wait(Nanos timeout) const {
   const Result<bool> done = mark_->event->spin(std::min(timeout, kExpressSpin));
   if (!done.ok() || !*done) [[unlikely]] {

@@ -16,9 +16,9 @@ namespace causeway::transfer {
 namespace {
 
 constexpr Nanos kPatience = seconds(60);
-constexpr Nanos kAsleep = millis(12);  // by then who waits has stopped polling
+constexpr Nanos kAsleep = millis(12);  // a waiter has stopped polling by then
 
-// Somebody who waits for a ticket, on a thread of its own.
+// A waiter for a ticket, on a thread of its own.
 class Waiter {
  public:
   explicit Waiter(const CompletionBoard& board, CompletionBoard::Ticket ticket)
@@ -34,7 +34,7 @@ class Waiter {
     return outcome_;
   }
   bool returned() const { return returned_.load(); }
-  // Processor time so far.
+  // Processor time that the waiter has used so far.
   Nanos worked() {
     clockid_t clock;
     timespec time{};
@@ -74,11 +74,11 @@ TEST(CompletionBoard, WhoWaitsHearsOfTheEnd) {
   EXPECT_EQ(board.size(), 0);
 }
 
-// More processor time than it takes to wake and to fall asleep again.
+// More processor time than waking up and falling asleep again take.
 constexpr Nanos kPolled = micros(60);
 
-// Whether a waiter that has polled and then slept polled again when the end was near. A busy
-// machine may hide it: who polls yields.
+// Whether a waiter that had polled and then slept polled again near the end. A busy machine may
+// hide that, because polling yields.
 bool polls_again(CompletionBoard& board) {
   const auto ticket = board.open();
   Nanos before, after;
@@ -120,7 +120,7 @@ TEST(CompletionBoard, WaitingEndsInTime) {
       EXPECT_GE(clock.now() - begin, limit);
     }
   }
-  // Not once for each time that it polls or sleeps.
+  // It is not counted once for each poll or sleep.
   const Nanos begin = clock.now();
   EXPECT_FALSE(board.wait(ticket, seconds(1)).ok());
   EXPECT_LT(clock.now() - begin, millis(1900));

@@ -34,7 +34,7 @@ Result<std::unique_ptr<DeviceProber>> DeviceProber::create(std::vector<device::D
 
 DeviceProber::~DeviceProber() {
   engine_.reset();
-  // All copies have ended, so the region is not used; one that was never made is no loss.
+  // All copies have ended, so the region is unused. A region that was never made needs no release.
   if (region_.valid()) (void)memory_.release(region_);
 }
 
@@ -50,8 +50,8 @@ Status DeviceProber::set_up() {
   return find_peers();
 }
 
-// A device only says whether it reaches any other. Of GPUs that are joined in pairs each reaches
-// one, which shows when it is tried.
+// A device only tells whether it reaches any other device. Of GPUs that are joined in pairs each
+// reaches one, and only a trial copy shows which.
 Status DeviceProber::find_peers() {
   peers_.resize(devices_.size());
   for (int source = 0; source < links(); ++source) {
@@ -106,7 +106,7 @@ DeviceProber::Lane DeviceProber::between(int source, int target) const {
           MemoryAddress::in_arena(devices_[s]->id(), extents_[s].offset() + options_.bytes)};
 }
 
-// From the first begin to the last end, by the devices' events.
+// The time from the first begin to the last end, by the devices' events.
 Result<double> DeviceProber::run(const std::vector<Lane>& lanes) {
   struct Timed {
     std::unique_ptr<device::Stream> stream;
@@ -122,7 +122,7 @@ Result<double> DeviceProber::run(const std::vector<Lane>& lanes) {
     CAUSEWAY_ASSIGN(one.end, mover.make_event());
   }
   for (const Timed& one : timed) CAUSEWAY_TRY(one.stream->record(*one.begin));
-  // In turns, so that no link is done before another begins.
+  // Copies are issued to the links in turns, so that no link ends before another one begins.
   for (Bytes at; at < options_.bytes; at += options_.copy_bytes) {
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       Copy copy{lanes[i].target, lanes[i].source,
@@ -185,7 +185,7 @@ Result<double> DeviceProber::run_relayed(Direction direction, LinkSet links, int
 }
 
 Result<double> DeviceProber::duplex_rate(int link) {
-  // Other buffers each way, so that neither reads what the other writes.
+  // The two directions use different buffers, so that neither reads what the other writes.
   Lane in = crossing(Direction::kIn, link);
   in.target.offset += options_.bytes;
   Lane out = crossing(Direction::kOut, link);

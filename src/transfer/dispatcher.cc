@@ -14,18 +14,19 @@ namespace {
 using device::CopyPriority;
 using device::kCopyPriorities;
 
-// A queue's first tasks may be too small to relay; behind so many the search for one that is not
-// ends.
+// A queue's first tasks may be too small to relay. The search for one that is large enough ends
+// after so many.
 constexpr int kTasksLooked = 16;
 constexpr double kRateSmoothing = 0.25;
 constexpr double kSampleMin = 0.4;  // of the rate so far
-// A chunk on a link that had nothing also takes its launch, a relay's other half and a sleeping
-// thread's waking, which say nothing of the link. Tasks of a few chunks have no others: by these
-// times all relays had looked slow, and tasks of 12 MiB went over one link.
+// The time of a chunk on a link that was empty also has its launch, the other half of a relay, and
+// the waking of a sleeping thread in it, and none of these say how fast the link is. Small tasks
+// have no other chunks. When these times counted, all relays looked slow, and tasks of 12 MiB went
+// over one link.
 constexpr Nanos kStart = micros(150);
-// By then a link is thought to give what the map says again, unless a chunk is on it: a link that
-// looks slow is given no chunks of small tasks, and would look slow for as long as nothing large
-// comes. Without a map nothing is forgotten.
+// After this long without a chunk a link's rate is taken from the map again. A link that looks slow
+// is given no chunks of small tasks, so it would look slow until a large task came. Without a map
+// no rate is forgotten.
 constexpr Nanos kForget = millis(20);
 
 SetTuner::Start tuner_start(const WayFacts& way, int target) {
@@ -84,7 +85,8 @@ LinkSet Dispatcher::links_of(const TaskSpec& task) const {
                            : usable(task.target, task.only);
 }
 
-// Also when the tuner has just left only the target's own link: it would never learn otherwise.
+// This holds also when the tuner has just left only the target's own link, because otherwise it
+// would never learn of others.
 bool Dispatcher::may_use_others(const TaskSpec& task) const {
   const WayFacts& facts = way(task.direction);
   const LinkSet tuned = options_.tune_sets ? facts.reach[at(task.target)] : LinkSet();
@@ -137,7 +139,7 @@ std::optional<Chunk> Dispatcher::pull(int link, Direction direction, Nanos now) 
   Link& state = link_at(link, direction);
   CAUSEWAY_DCHECK(state.given_up <= state.chunks, "more copies were given up than are outstanding");
   if (state.chunks >= options_.depth || now < state.yields_until) return std::nullopt;
-  // A copy that was given up may stay for ever: it is no other's time slice.
+  // A copy that was given up may stay on the link for ever. It is not another program's time slice.
   if (!state.time_slices.may_pull(state.chunks - state.given_up)) return std::nullopt;
   for (int p = 0; p < kCopyPriorities; ++p) {
     const auto priority = static_cast<CopyPriority>(p);
@@ -148,7 +150,7 @@ std::optional<Chunk> Dispatcher::pull(int link, Direction direction, Nanos now) 
   return std::nullopt;
 }
 
-// In the order in which the link should help them.
+// Targets in the order in which the link should help them.
 std::vector<int> Dispatcher::targets_for(int link, Direction direction,
                                          CopyPriority priority) const {
   std::vector<int> targets;
@@ -197,7 +199,7 @@ bool Dispatcher::may_take(const Task& task, int link, Nanos now) const {
     if (!task.multipath || !relays_.has(link) || forbidden_.contains({link, target})) return false;
   }
   if (!task.quota.empty()) {
-    // The quota of a link that may not relay any more falls to the direct one.
+    // The quota of a link that may no longer relay goes to the direct link.
     if (task.quota[at(link)] > Bytes(0)) return true;
     if (link != target) return false;
     Bytes others;
@@ -214,8 +216,8 @@ bool Dispatcher::may_take(const Task& task, int link, Nanos now) const {
   return worth_it(task, link, now);
 }
 
-// A target's own link that is not among the best helps all the same when those are busy with work
-// of their own.
+// A target's own link that is not in its best set still helps when the links of that set are busy
+// with work of their own.
 bool Dispatcher::own_link_needed(const Task& task) const {
   if (!task.spec.only.empty()) return false;
   const LinkSet links = links_for(task.spec.target, task.spec.direction);
@@ -241,8 +243,8 @@ double Dispatcher::rate_of(int link, Direction direction, Nanos now) const {
   return state.rate + age * (alone - state.rate);
 }
 
-// Not when the other links would be done with all that waits before this one with its chunk. The
-// link that would be done first always takes it, so nothing is left lying.
+// A link takes no chunk when the other links would finish all that waits before it finished this
+// chunk. The link that would finish first always takes it, so every chunk is taken.
 bool Dispatcher::worth_it(const Task& task, int link, Nanos now) const {
   const auto [target, direction] = std::pair(task.spec.target, task.spec.direction);
   const Bytes chunk = chunk_size(task, link);
@@ -322,7 +324,8 @@ void Dispatcher::finished(ChunkId id, Nanos now) {
   end_if_done(chunk.task);
 }
 
-// A link works through its chunks in order, so a chunk had it from the end of the one before.
+// A link works through its chunks in order, so the time of a chunk begins at the end of the one
+// before.
 void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   const Nanos from = std::max(flying.started, link.last_done);
   if (now <= from) return;
@@ -333,7 +336,7 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   const double rate = static_cast<double>(chunk.range.bytes().count) / to_seconds(now - from);
   learn(link, chunk, now - from, flying.started > link.last_done, alone);
   link.observed = now;
-  // What copies of our own take from each other is no other's time slice.
+  // Copies of our own that share the link are not another program's time slice.
   link.time_slices.ended(chunk.range.bytes(), now - from, has_company(chunk) ? 0 : alone);
   if (options_.yield_for <= Nanos(0)) return;
   const LinkSet best = facts.best[at(chunk.target)];
@@ -344,7 +347,7 @@ void Dispatcher::observe(Link& link, const Flying& flying, Nanos now) {
   if (rate < options_.yield_below * expected) link.yields_until = now + options_.yield_for;
 }
 
-// `first`: on a link that had nothing.
+// `first`: the chunk came to a link that had none.
 void Dispatcher::learn(Link& link, const Chunk& chunk, Nanos took, bool first, double alone) {
   const auto bytes = static_cast<double>(chunk.range.bytes().count);
   const double before = link.rate;
@@ -353,15 +356,16 @@ void Dispatcher::learn(Link& link, const Chunk& chunk, Nanos took, bool first, d
     return;
   }
   if (first) took = std::max(took - kStart, std::min(took, nanos_from_seconds(bytes / before)));
-  // One chunk whose end was seen late must not make the link look dead, nor the next one, whose end
-  // then seems to come soon, make it look like several: small tasks would be left to it alone.
+  // A single chunk whose end was seen late must not make the link look dead. Nor must the next one,
+  // which then seems to end early, make it look several times as fast: small tasks would be left to
+  // it alone.
   const double most = alone > 0 ? alone : before / kSampleMin;
   const double sample = std::clamp(bytes / to_seconds(took), kSampleMin * before, most);
   link.rate = before + kRateSmoothing * (sample - before);
   CAUSEWAY_DCHECK(std::isfinite(link.rate) && link.rate > 0, "a link has a rate");
 }
 
-// Other copies of our own: the other way, or for other targets.
+// Other copies of our own: in the other direction, or for other targets.
 bool Dispatcher::has_company(const Chunk& chunk) const {
   for (int link = 0; link < facts_.links; ++link) {
     for (const Direction direction : kBothDirections) {
@@ -380,7 +384,8 @@ void Dispatcher::tune(const Chunk& chunk, Nanos now) {
   CAUSEWAY_DCHECK(task->second.spec.target == chunk.target, "a chunk of another target");
   SetTuner& tuner = tuners_[at(chunk.target)][index_of(chunk.direction)];
   if (!task->second.spec.only.empty()) return tuner.pause();
-  // Other targets' transfers change what this one gets for reasons of their own.
+  // Transfers of other targets change this target's rate for reasons that its link set has no part
+  // in.
   for (int target = 0; target < facts_.links; ++target) {
     if (target != chunk.target && has_own_work(target, chunk.direction)) return tuner.pause();
   }
@@ -388,7 +393,7 @@ void Dispatcher::tune(const Chunk& chunk, Nanos now) {
   tuner.moved(chunk.link, chunk.range.bytes(), now);
 }
 
-// The chunk leaves its link.
+// Removes the chunk from its link.
 Dispatcher::Flying Dispatcher::land(ChunkId id, Nanos now) {
   const auto found = chunks_.find(id);
   CAUSEWAY_CHECK(found != chunks_.end(), "a chunk that is not outstanding");

@@ -29,7 +29,7 @@ TaskSpec task(std::int64_t id, int target, Bytes bytes, CopyPriority priority = 
 
 constexpr Nanos kStart = Nanos(0);
 
-// Pulls for one link until it takes nothing more, finishing at once.
+// Pulls for one link until it takes nothing more, and finishes each chunk at once.
 std::vector<Chunk> drain(Dispatcher& dispatcher, int link) {
   std::vector<Chunk> chunks;
   while (const auto chunk = dispatcher.pull(link, Direction::kIn, kStart)) {
@@ -58,7 +58,7 @@ TEST(Dispatcher, ALinkTakesItsOwnWorkFirst) {
 }
 
 TEST(Dispatcher, TheLastOfAStraightTaskCompletesIt) {
-  // One link, then two of which the second relays or not.
+  // One link, and then two links, of which the second relays or does not.
   for (const bool alone : {true, false}) {
     DispatchOptions options;
     options.relay = alone ? RelayPolicy::kNone : RelayPolicy::kLongestQueue;
@@ -78,7 +78,7 @@ TEST(Dispatcher, TheLastOfAStraightTaskCompletesIt) {
   }
 }
 
-// Also when the one before fails only after the last was launched: its bytes are moved later.
+// This also holds when a chunk fails after the last one was launched: its bytes are moved later.
 TEST(Dispatcher, NoChunkCompletesATaskThatFailedOnce) {
   for (const bool gives_up : {false, true}) {
     DispatchOptions options;
@@ -122,7 +122,7 @@ DispatchOptions small_direct_chunks(int depth) {
   return options;
 }
 
-// A chunk that ends in time, then one that ends 600 µs late; when that was.
+// Ends one chunk in time, and then one 600 µs late; returns the time of that end.
 Nanos one_chunk_late(Dispatcher& dispatcher) {
   Nanos now = kStart;
   for (const Nanos took : {micros(105), micros(705)}) {
@@ -133,7 +133,7 @@ Nanos one_chunk_late(Dispatcher& dispatcher) {
   return now;
 }
 
-// Somebody else had the link for 600 µs: we take as much, then it runs dry once.
+// Other traffic had the link for 600 µs: we take as much, and then let the link run dry once.
 TEST(Dispatcher, BesideOthersALinkIsTakenByTimeSlices) {
   Dispatcher dispatcher(small_direct_chunks(8), one_known_link());
   dispatcher.add(task(0, 0, gib(1)), kStart);
@@ -170,7 +170,7 @@ TEST(Dispatcher, ACopyThatWasGivenUpEndsNoTimeSlices) {
   }
 }
 
-// Who looks slow is given nothing of a small task, but not for ever.
+// A link that looks slow is given no chunk of a small task for a while, but not for ever.
 TEST(Dispatcher, WhatALinkWasSlowByIsForgotten) {
   PathFacts facts = assume_all_links(2);
   for (WayFacts& way : facts.ways) way.alone = {50e9, 50e9};
@@ -221,7 +221,7 @@ TEST(Dispatcher, ATaskMaySayWhichLinksItUses) {
   const auto first = dispatcher.pull(1, Direction::kIn, kStart);
   ASSERT_TRUE(first.has_value());
   EXPECT_TRUE(first->relayed());
-  // Relays that may not: what is left takes the target's own link.
+  // These relays may not help, so the target's own link takes what is left.
   dispatcher.set_relay(1, false);
   dispatcher.set_relay(3, false);
   dispatcher.finished(first->id, kStart);
@@ -376,7 +376,7 @@ TEST(Dispatcher, AYieldingLinkStandsBack) {
 }
 
 // Random machines, tasks, ends, failures and copies that hang: every byte of a task that succeeds
-// arrives, none twice unless its chunk failed, all tasks end, and nothing is left lying while links
+// arrives, no byte twice unless its chunk failed, all tasks end, and no chunk waits while links
 // have room.
 class RandomDispatch {
  public:

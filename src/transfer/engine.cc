@@ -77,12 +77,13 @@ class TransferEngine::State {
     auto& lane = *express[static_cast<std::size_t>(*link)][index_of(request.direction)];
     if (is_small(request, lane)) {
       if (ExpressTicket ticket = copy_at_once(lane, request)) return Completion(std::move(ticket));
-      // What its stream cannot do may still go another way, or be said better.
+      // When the stream refuses the copy, the engine's lanes may still do it, or give a better
+      // error.
     }
     return submit_to_loop(std::move(request), *link);
   }
 
-  // These two are on every small transfer's way; the words for what is wrong are not.
+  // Every small transfer passes these two functions, so the texts of errors are elsewhere.
   std::optional<int> link_to(device::DeviceId target) const {
     for (const auto& [device, link] : link_of) {
       if (device == target) return link;
@@ -154,7 +155,8 @@ class TransferEngine::State {
     return devices;
   }
 
-  // Waiting in a stream that others share would hold them up, so only what can go at once does.
+  // Waiting in a stream that others share would delay them, so only copies that can start at once
+  // are small.
   bool is_small(const TransferRequest& request, ExpressLane& lane) const {
     if (request.listener != nullptr || !request.only.empty() ||
         std::ssize(request.segments) > options.dispatch.chunk_segments) {
@@ -166,8 +168,8 @@ class TransferEngine::State {
       total += segment.bytes;
     }
     if (total == Bytes(0) || total >= express_bytes_end) return false;
-    // One at a time, so that no more of it stands before an urgent copy than a chunk would; but a
-    // caller that drops the handle before the end lets the next one in.
+    // One such copy at a time, so that no more bytes stand before an urgent copy than those of a
+    // chunk. A caller that drops its handle before the end allows the next one.
     if (total >= options.dispatch.multipath_bytes_min && !lane.idle()) return false;
     return request.after == nullptr || is_done(*request.after);
   }
@@ -176,7 +178,7 @@ class TransferEngine::State {
     return done.ok() && *done;
   }
 
-  // Where no GPU can relay, a copy of a single chunk needs no thread of the engine either.
+  // Where no GPU can relay, a copy of one chunk does not need the engine's thread either.
   static Bytes end_of_express(const DispatchOptions& dispatch, std::size_t links) {
     if (links > 1) return dispatch.multipath_bytes_min;
     return std::max(dispatch.multipath_bytes_min, dispatch.chunk_bytes_direct + Bytes(1));
@@ -201,8 +203,8 @@ class TransferEngine::State {
     return lane.copy(copies, request.priority, {request.signal, request.signal_value});
   }
 
-  // The engine's thread takes 50 µs to wake, on some hosts 200, so the links are set to work here
-  // when that thread sleeps; when it is at work, it sees the inbox soon.
+  // The engine's thread takes 50 µs to wake up, on some hosts 200 µs. When it sleeps, the submitter
+  // sets the links to work itself; when it is awake, it sees the inbox soon.
   void hand_over(Submission submission) {
     const std::unique_lock at_work(loop_mutex, std::try_to_lock);
     const bool here = at_work.owns_lock() && submission.after == nullptr;
@@ -210,7 +212,7 @@ class TransferEngine::State {
     const Nanos now = clock.now();
     if (here) {
       loop.accept(std::move(submission), now);
-      loop.begin_own(target, direction, now);  // waking the other thread alone takes microseconds
+      loop.begin_own(target, direction, now);  // waking the other thread takes microseconds
     }
     {
       const std::lock_guard lock(mutex);
@@ -247,7 +249,7 @@ class TransferEngine::State {
         idle_until = look.at + options.idle_spin;
         continue;
       }
-      // A link has only chunks of some 100 µs to work on: a sleeping thread would leave it idle.
+      // A link has work for only some 100 µs at a time, so a sleeping thread would leave it idle.
       if ((look.copying && look.at < busy_until) || (look.idle && look.at < idle_until)) {
         std::this_thread::yield();
         continue;
@@ -268,8 +270,9 @@ class TransferEngine::State {
     bool copying = false;
     bool idle = true;
   };
-  // A submitter that has the loop gives it back soon: sleeping until then would take longer. The
-  // time is read after that, or ends would seem to be seen before they were.
+  // A submitter that holds the loop's lock releases it soon; sleeping until then would take longer.
+  // The time is read once the lock is held, because otherwise ends would seem to be seen before
+  // they happened.
   Look look_once(std::vector<Submission>& arrived) {
     std::unique_lock at_work(loop_mutex, std::defer_lock);
     if (!spin_until([&] { return at_work.try_lock(); }, kLoopSpin)) at_work.lock();
@@ -279,7 +282,7 @@ class TransferEngine::State {
     look.at = now;
     look.any = loop.step(now) || !arrived.empty();
     if (look.any) {
-      publish();  // before anyone hears of an end
+      publish();  // before a listener or a waiter hears of an end
       loop.report();
     }
     CAUSEWAY_DCHECK(arrived.empty() || look.any, "what arrived is something that happened");
@@ -300,10 +303,10 @@ class TransferEngine::State {
   CompletionBoard board;
 
  private:
-  std::mutex loop_mutex;  // guards the next; taken before `mutex`
+  std::mutex loop_mutex;  // guards `loop`; taken before `mutex`
   EngineLoop loop;
-  // Never changes once the engine has started: every submitter reads it, so it stands apart from
-  // what the engine's thread writes.
+  // The next three never change once the engine has started. Every submitter reads them, so they
+  // stand on a cache line that the engine's thread does not write.
   alignas(kCacheLine) const Bytes express_bytes_end;
   std::vector<std::pair<device::DeviceId, int>> link_of;  // few, and searched for each transfer
   std::vector<std::array<std::unique_ptr<ExpressLane>, kDirections>> express;
@@ -311,7 +314,7 @@ class TransferEngine::State {
   std::condition_variable changed;
   std::vector<Submission> inbox;
   TransferStats seen;
-  // Whether the engine's thread is at work, or will be without being woken up.
+  // Whether the engine's thread is at work, or will be without being woken.
   std::atomic<bool> awake{true};
   bool woken = false;  // there is something to look at
   bool stop = false;

@@ -10,14 +10,15 @@ namespace {
 
 using device::MemoryAddress;
 
-// What a submitter does at most of the engine's thread's work: 12 MiB over four links take as long.
+// The most that a submitter does of the work of the engine's thread: what 12 MiB over four links
+// take.
 constexpr Nanos kBeginMax = micros(150);
-constexpr int kFaultsMax = 16;  // beyond, the rest grows no more
-// Between attempts to make new streams: each may take as long as many chunks.
+constexpr int kFaultsMax = 16;  // the rest does not grow beyond so many
+// The pause between attempts to make new streams, each of which may take as long as many chunks.
 constexpr Nanos kRepairPause = millis(10);
 
 bool same_pair_fails_always(const Error& error) { return error.code == ErrorCode::kUnsupported; }
-// The request is wrong, or the chunk fell with another's stream; the link is not to blame.
+// The request was wrong, or another chunk's stream failed under this one; the link is not at fault.
 bool innocent(const Error& error) {
   return error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kCancelled;
 }
@@ -139,7 +140,7 @@ bool EngineLoop::step(Nanos now) {
 
 bool EngineLoop::open_gates(Nanos now) {
   bool any = false;
-  // By index: start() may be followed by others that wait.
+  // Iterated by index, because start() may add others that wait.
   for (std::size_t i = 0; i < gated_.size();) {
     const Result<bool> done = gated_[i].submission.after->done();
     const bool late = now - gated_[i].since > options_.after_time_max;
@@ -185,7 +186,7 @@ void EngineLoop::chunk_ended(const LinkLane::Ended& ended, Nanos now) {
     return;
   }
   const auto found = flying_.find(ended.chunk);
-  if (found == flying_.end()) return;  // of a lost GPU
+  if (found == flying_.end()) return;  // the chunk was of a lost GPU
   const Chunk chunk = found->second;
   CAUSEWAY_DCHECK(chunk.id == ended.chunk, "a chunk under another's id");
   flying_.erase(found);
@@ -202,7 +203,7 @@ void EngineLoop::chunk_failed(const Chunk& chunk, const Error& error, Nanos now)
   if (const auto running = running_.find(chunk.task); running != running_.end()) {
     const bool better = !running->second.error || error.code != ErrorCode::kCancelled;
     if (better) running->second.error = error;
-    // What the device waited for in vain has ended by now.
+    // The copy that the device waited for has ended by now.
     if (running->second.error->code == ErrorCode::kDeadlineExceeded) {
       running->second.error = unavailable(error.message);
     }
@@ -217,7 +218,7 @@ void EngineLoop::chunk_failed(const Chunk& chunk, const Error& error, Nanos now)
 
 void EngineLoop::rest_relay(int index, Nanos now) {
   Link& link = links_[static_cast<std::size_t>(index)];
-  // What comes of the same fault is no further one.
+  // Other chunks that fail by the same fault do not count again.
   if (link.rests_until) return;
   link.rests_until = now + options_.relay_rest * (std::int64_t{1} << link.faults);
   CAUSEWAY_DCHECK(link.faults >= 0 && link.faults < 63, "a rest is doubled a few times");
@@ -243,17 +244,18 @@ void EngineLoop::give_up_old_chunks(Nanos now) {
     for (const auto& lane : links_[i].lanes) {
       for (const ChunkId id : lane->older_than(now - options_.chunk_time_max)) {
         const auto found = flying_.find(id);
-        if (found == flying_.end()) continue;  // given up before
+        if (found == flying_.end()) continue;  // it was given up before
         const Chunk chunk = found->second;
         flying_.erase(found);
         CAUSEWAY_DCHECK(!given_up_.contains(id), "a copy is given up twice");
         given_up_.emplace(id, GivenUp{chunk, now});
         ++retries_;
-        // Also when the chunk was the link's own: its slots may stay taken for ever, and transfers
-        // for others, to which no other link may be left, would wait for it.
+        // This is done for the link's own chunks too: its slots may stay taken for ever, and
+        // transfers for other targets, which may have no other link left, would wait for it.
         rest_relay(chunk.link, now);
         if (const auto running = running_.find(chunk.task); running != running_.end()) {
-          // Not kDeadlineExceeded: the transfer ends once the copy has, late as it may be.
+          // The error is not kDeadlineExceeded, because the transfer ends only once the copy has
+          // ended.
           running->second.error = unavailable("a copy over link " + std::to_string(chunk.link) +
                                               " did not end in time");
         }
@@ -263,8 +265,8 @@ void EngineLoop::give_up_old_chunks(Nanos now) {
   }
 }
 
-// A copy that will not end: its transfer must not wait for it for ever, nor must those that have no
-// way but this link.
+// The copy will not end. Neither its transfer nor those that can only use this link must wait for
+// it for ever.
 void EngineLoop::lose_hope(Nanos now) {
   for (auto& [id, entry] : given_up_) {
     if (entry.hopeless || now - entry.at <= options_.drain_max) continue;
@@ -287,7 +289,7 @@ bool EngineLoop::hopeless(int link, Direction direction) const {
   });
 }
 
-// Their chunks under way are still waited for where they can be: those tasks end with them.
+// Chunks that are under way are still waited for where that is possible; their tasks end with them.
 void EngineLoop::fail_tasks_of(int link, Direction direction, const Error& error) {
   for (auto& [id, running] : running_) {
     if (running.target != link || running.direction != direction || !dispatcher_.knows(id))
@@ -297,7 +299,7 @@ void EngineLoop::fail_tasks_of(int link, Direction direction, const Error& error
   }
 }
 
-// A lost GPU moves nothing any more, so what was under way on it is over.
+// A lost GPU moves nothing any more, so its copies under way have ended.
 void EngineLoop::settle_lost(Nanos now) {
   for (auto entry = given_up_.begin(); entry != given_up_.end();) {
     Link& link = links_[static_cast<std::size_t>(entry->second.chunk.link)];
@@ -385,7 +387,7 @@ void EngineLoop::collect_ended_tasks() {
   }
 }
 
-// The semaphore first, which may go once its owner hears of the end.
+// The semaphore is raised first, because its owner may destroy it on hearing of the end.
 bool EngineLoop::report() {
   for (const Ended& ended : ended_) {
     if (ended.outcome.ok()) ended.signal.raise();

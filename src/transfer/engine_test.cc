@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Engine, ::testing::ValuesIn(kBothDirections),
                          [](const auto& way) { return std::string(name_of(way.param)); });
 
 TEST_P(Engine, MovesALargeTransferOverAllLinks) {
-  // Slow links, so that no link can do it all before the others begin.
+  // Links are slow, so that no link can do everything before the others begin.
   BenchMachine machine({.links = device::make_link_tree({.devices = 3,
                                                          .link = 40e6,
                                                          .link_duplex = 80e6,
@@ -107,7 +107,7 @@ TEST_P(Engine, CountsBytesByWhatTheyAreFor) {
     }
   }
   EXPECT_EQ(machine.engine->stats().by_purpose, expected);
-  // What fails counts for nothing, what is moved again once.
+  // Bytes of failed copies are not counted; bytes that are moved again are counted once.
   machine.faults(0).next(FaultPlan::Kind::kFail, 1, 1);
   ASSERT_TRUE(machine.move_and_compare(GetParam(), 0, mib(4)).ok());
   expected[0][index_of(GetParam())] += mib(4);
@@ -119,7 +119,7 @@ TEST_P(Engine, CountsBytesByWhatTheyAreFor) {
   }());
 }
 
-// By the stream, by the engine's thread, or by both.
+// The semaphore is raised by the stream, by the engine's thread, or by both.
 TEST_P(Engine, TheSignalIsRaisedWhenTheBytesAreThere) {
   BenchMachine machine;
   machine.start();
@@ -240,7 +240,7 @@ TEST_P(Engine, ARelayThatFailedOnceRestsAndReturns) {
   EXPECT_GT(machine.engine->stats().links[1][index_of(GetParam())].relayed, kib(512));
 }
 
-// Asked for streams all the time, the relay's rests had grown to hours.
+// When streams were asked for all the time, the relay's rest grew to hours.
 TEST_P(Engine, ARelayReturnsWhenItsStreamsCouldNotBeMadeForAMoment) {
   BenchMachine machine({.links = device::make_link_tree(
                             {.devices = 3, .link = 40e6, .link_duplex = 80e6, .peer_link = 2e9})});
@@ -332,7 +332,7 @@ TEST_P(Engine, AStuckRelayIsGivenUpAndWaitedFor) {
     std::this_thread::yield();
   }
   EXPECT_EQ(machine.engine->stats().relays_off, 1);
-  // All bytes are there before long, but the stuck copy could still write.
+  // All bytes arrive soon, but the stuck copy could still write.
   EXPECT_EQ(completion.wait(millis(300)).error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_FALSE(completion.done().value());
   machine.faults(1).release();
@@ -366,7 +366,7 @@ TEST_P(Engine, ACopyThatNeverEndsFailsItsTransferAndThoseBehindIt) {
   machine.faults(0).release();
 }
 
-// Not asked for, a target's own link would leave its transfer to that one.
+// A target's own link that was not asked for would leave the transfer to the one that was.
 TEST_P(Engine, OthersDoNotWaitForALinkThatIsStuckWithItsOwnChunks) {
   for (const bool by_request : {true, false}) {
     BenchMachine machine;

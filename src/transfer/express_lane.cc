@@ -47,10 +47,10 @@ ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies, device::Co
   CAUSEWAY_DCHECK(used_ < marks_.size(), "no mark is free");
   ExpressMark& mark = *marks_[used_++];
   const Status issued = issue(copies, priority, signal, *mark.event);
-  // What the caller waits for ends with the copy's call: what can come behind it does.
+  // The caller's wait begins with the copy's call, so all other work comes after it.
   mark.seen_done = false;
   if (!issued.ok()) {
-    // Refused for itself a copy leaves the stream as it was.
+    // A copy that was refused for its own arguments leaves the stream usable.
     if (issued.error().code != ErrorCode::kInvalidArgument) note_failure();
     return {};
   }
@@ -64,7 +64,7 @@ ExpressTicket ExpressLane::copy(std::span<const device::Copy> copies, device::Co
   return ExpressTicket(mark);
 }
 
-// What fails of the signal shows in the mark.
+// A failure of the signal shows in the mark.
 Status ExpressLane::issue(std::span<const device::Copy> copies, device::CopyPriority priority,
                           TransferSignal signal, device::Event& mark) {
   if (signal.semaphore == nullptr) return stream_->copy_marked(copies, priority, mark);
@@ -73,8 +73,8 @@ Status ExpressLane::issue(std::span<const device::Copy> copies, device::CopyPrio
   return stream_->record(mark);
 }
 
-// Going round, a few looks for each copy find what comes back as fast as it is lent; so of marks
-// that come back there are never many more than of those that do not.
+// Looks at a few marks for each copy, going round. That finds marks as fast as they come back, so
+// there are never many more marks than tickets that are kept.
 bool ExpressLane::find_free() {
   CAUSEWAY_DCHECK(used_ <= marks_.size(), "more marks are used than there are");
   for (int look = 0; look < kLooksMax && used_ > 0; ++look) {

@@ -14,7 +14,8 @@ namespace {
 using device::CopyPriority;
 using device::kCopyPriorities;
 
-// Sums of many reservations differ from their parts by rounding, relative to the capacity.
+// The sum of many reservations differs from its parts by rounding; this is the part of the
+// capacity.
 constexpr double kRounding = 1e-9;
 
 // One entry a resource.

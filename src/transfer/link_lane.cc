@@ -82,7 +82,7 @@ Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Transf
   Status issued = chunk.relayed() ? issue_relay(*slot, chunk, segments)
                                   : issue_direct(*slot, chunk, segments, signal);
   if (!issued.ok()) {
-    // What was issued must not write later: a stream's end waits for it.
+    // Copies that were issued must not write later, and the end of a stream waits for them.
     if (broken_) {
       link_.reset();
       slot->peer.reset();
@@ -95,8 +95,9 @@ Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Transf
   return {};
 }
 
-// The signal stands before the mark, so that it is over once the chunk has ended: values of one
-// semaphore stay in order. What fails of it shows in the mark, and the engine raises, too.
+// The signal stands before the mark, so that it has happened once the chunk has ended, and values
+// of one semaphore stay in order. A failure of it shows in the mark, and the engine raises the
+// semaphore, too.
 Status LinkLane::issue_direct(Slot& slot, const Chunk& chunk, const SegmentTable& segments,
                               TransferSignal signal) {
   CAUSEWAY_DCHECK(!chunk.relayed(), "a relayed chunk goes through staging");
@@ -106,7 +107,7 @@ Status LinkLane::issue_direct(Slot& slot, const Chunk& chunk, const SegmentTable
     (void)link_->signal(*signal.semaphore, signal.value).ok();
   }
   const Status recorded = link_->record(*slot.done);
-  // The copy is on its way and nothing will say when it has ended: only a new stream does.
+  // The copy is on its way, and no event will tell its end; only a new stream can.
   if (!recorded.ok()) broken_ = true;
   return recorded;
 }
@@ -130,7 +131,7 @@ Status LinkLane::first_then(device::Stream& first, device::Stream& second, Slot&
   CAUSEWAY_TRY(first.copy(one, priority));
   const Status marked = first.record(*slot.crossed);
   if (!marked.ok()) {
-    broken_ = true;  // nothing says when the buffer is free: only the stream's end does
+    broken_ = true;  // no event tells when the buffer is free
     return marked;
   }
   const auto second_half = [&]() -> Status {

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kRateMin = 1;     // bytes per second
 constexpr double kRateMax = 1e15;  // a petabyte per second
-constexpr double kAlike = 0.99;    // of the best: no worse
-// Sets below this share of what their links give alone are limited by something shared.
+constexpr double kAlike = 0.99;    // a set with this share of the best rate is as good
+// Sets that give less than this share of the sum of their links are limited by a shared resource.
 constexpr double kShared = 0.95;
 constexpr double kCostMax = 16;
 
@@ -92,7 +92,8 @@ std::vector<double> fit_costs(const LinkMap& map, Direction direction, double ca
   return costs;
 }
 
-// The capacity of what the links of a direction share; 0 when nothing shows that they do.
+// The capacity that the links of a direction share; 0 when no measurement shows that they share
+// any.
 double shared_capacity(const LinkMap& map, Direction direction) {
   double best = 0;
   bool shared = false;

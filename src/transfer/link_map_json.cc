@@ -46,7 +46,7 @@ Json way_json(const LinkMap& map, Direction direction) {
 bool too_deep(std::string_view text) {
   int depth = 0;
   for (const char c : text) {
-    // Brackets in strings count too: no name of a map has any.
+    // Brackets in strings count too; no name in a map contains any.
     if ((c == '[' || c == '{') && ++depth > kDepthMax) return true;
     if (c == ']' || c == '}') --depth;
   }

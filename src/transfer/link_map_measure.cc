@@ -22,7 +22,8 @@ class Survey {
     return shrink(LinkSet::first(links_));
   }
 
-  // The best few for a target, measured through relays. Own links of others count as relays.
+  // Measures the best few sets for a target through relays. The own links of other GPUs count as
+  // relays.
   Result<std::vector<RelayRate>> relayed(int target) {
     LinkSet reach = LinkSet::of(target);
     for (int link = 0; link < links_; ++link) {
@@ -88,11 +89,11 @@ class Survey {
     return {};
   }
 
-  // Adds the link that brings most, while one does.
+  // Adds the link that gains most, as long as one gains.
   Status grow(LinkSet links) {
     return climb(links, [](LinkSet set, int link) { return set.has(link) ? set : set.with(link); });
   }
-  // Leaves out the link whose going brings most, while one does.
+  // Removes the link whose removal gains most, as long as one gains.
   Status shrink(LinkSet links) {
     return climb(links, [](LinkSet set, int link) {
       return set.has(link) && set.count() > 1 ? set.without(link) : set;
@@ -114,7 +115,7 @@ class Survey {
         best_rate = next_rate;
       }
       if (best == links) return {};
-      // Fewer links for the same bytes are better; more must pay.
+      // Fewer links are better at the same rate; more links must pay.
       const bool fewer = best.count() < links.count();
       if (best_rate < rate * (fewer ? 2 - options_.worth : options_.worth)) return {};
       CAUSEWAY_DCHECK(!best.empty(), "a set has a link");

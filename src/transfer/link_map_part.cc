@@ -8,7 +8,7 @@
 namespace causeway::transfer {
 namespace {
 
-// In new numbers; nullopt when a link of the set is left out.
+// The set in new numbers; nullopt when a link of it is left out.
 std::optional<LinkSet> renumbered(LinkSet set, const std::vector<int>& links) {
   LinkSet part;
   for (std::size_t i = 0; i < links.size(); ++i) {

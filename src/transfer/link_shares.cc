@@ -16,10 +16,10 @@ using device::CopyPriority;
 using device::kCopyPriorities;
 using device::kHostEnd;
 
-// Of a rate or a capacity: less is nothing.
+// Share of a rate or a capacity below which it counts as nothing.
 constexpr double kNothing = 1e-9;
 
-// Routes that still get more, all the same.
+// Routes whose rate still grows, all at the same pace.
 class Filling {
  public:
   Filling(std::vector<double> left, const std::vector<const LinkRoute*>& routes)
@@ -48,7 +48,7 @@ class Filling {
  private:
   double most() const {
     double step = std::numeric_limits<double>::infinity();
-    std::vector<double> taken(left_.size(), 0);  // a byte of each route that grows
+    std::vector<double> taken(left_.size(), 0);  // by a byte of each route that grows
     for (std::size_t i = 0; i < routes_.size(); ++i) {
       if (!grows_[i]) continue;
       step = std::min(step, routes_[i]->rate_max - rates_[i]);
@@ -110,7 +110,7 @@ Result<std::vector<LinkRoute>> LinkShares::routes(Direction direction,
     }
     LinkRoute route{.per_byte = {}, .rate_max = std::numeric_limits<double>::infinity()};
     CAUSEWAY_ASSIGN(route.per_byte, budget_.shares(hops, 1));
-    // What the link gives alone: of the path's resources, not of what others leave.
+    // What the link gives alone, by the path's resources and not by what others leave.
     for (const ResourceShare& share : route.per_byte) {
       const double capacity = budget_.resources()[at(share.resource)].bytes_per_second;
       route.rate_max = std::min(route.rate_max, capacity / share.bytes_per_second);
@@ -148,7 +148,8 @@ void LinkShares::remove(LinkClaim& claim) {
   divide();
 }
 
-// Those that have not begun are tried one by one, as if they had; last comes what holds.
+// Claims that have not begun are tried one by one, as if they had. The last division is the one
+// that holds.
 void LinkShares::divide() {
   std::vector<LinkClaim*> begun;
   for (LinkClaim* claim : claims_) {

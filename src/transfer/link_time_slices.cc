@@ -7,14 +7,15 @@
 namespace causeway::transfer {
 namespace {
 
-// Later than this is a time slice of another program. What links of our own take from each other
-// behind a switch or a socket comes to less, as do a chunk's launch, a relay's other half and most
-// pauses of a processor.
-constexpr std::int64_t kLateMin = 3;  // times its own time
+// A chunk that is later than this was delayed by another program's time slice. Delays by our own
+// links behind a switch or a socket are smaller, as are those by a chunk's launch, the other half
+// of a relay, and most pauses of a processor.
+constexpr std::int64_t kLateMin = 3;  // times its own duration
 constexpr Nanos kLateMinTime = micros(250);
-// Others are to be left half of what the link gives alone. Where links share a socket it gives less
-// while ours are busy, and half of the time is not enough (native copies kept 0.43 of a link beside
-// transfers out over four). They never get more than this of the time.
+// Other programs are to keep half of what the link gives alone. Where links share a socket, the
+// link gives less while ours are busy, and half of the time is not enough (native copies kept 0.43
+// of a link beside transfers out over four). Other programs never get more than this part of the
+// time.
 constexpr double kTheirsMax = 0.7;
 
 }  // namespace
@@ -23,8 +24,8 @@ void LinkTimeSlices::ended(Bytes bytes, Nanos took, double alone) {
   if (alone <= 0) theirs_ = Nanos(0);
   if (alone <= 0 || took <= Nanos(0) || bytes <= Bytes(0)) return;
   const auto size = static_cast<double>(bytes.count);
-  // A time slice's first chunk also took its launch and a relay's other half, which say nothing of
-  // the link.
+  // The first chunk of a time slice also includes its launch and the other half of a relay, which
+  // say nothing about the link.
   if (!first_ || recent_ == decltype(recent_){})
     recent_[next_++ % kRecent] = size / to_seconds(took);
   const double best = *std::max_element(recent_.begin(), recent_.end());
@@ -37,7 +38,7 @@ void LinkTimeSlices::ended(Bytes bytes, Nanos took, double alone) {
     theirs_ = late;
     ours_ = chunk_;
   } else {
-    // The others did not take the time that was left to them.
+    // The other programs did not use the time that was left to them.
     if (first_) theirs_ = Nanos(0);
     ours_ += chunk_;
   }

@@ -16,13 +16,13 @@ constexpr double kRate = 55e9;
 constexpr Nanos kSlice = micros(2200);
 constexpr Nanos kDriver = micros(12);  // from the end of a copy to the next one of who waits for it
 
-// Copies that somebody else makes: `copy` long, `ahead` of them queued, forever.
+// Copies of another program: each takes `copy`, `ahead` of them are queued, without end.
 struct Others {
   Nanos copy;
   int ahead = 1;
 };
 
-// How our side behaves.
+// Parameters of our side.
 struct Ours {
   bool gives_way = true;
   Nanos latency = micros(12);    // from a chunk's issue to its place on the link
@@ -146,7 +146,7 @@ TEST(LinkTimeSlices, CopiesThatAreWaitedForKeepTheirHalf) {
   }
 }
 
-// Behind a socket that our other links use as well, half of the time would be less than half of the
+// Behind a socket that our other links use too, half of the time would give less than half of the
 // link.
 TEST(LinkTimeSlices, ASharedSocketLeavesThemHalfOfTheLink) {
   for (const double shared : {1.15, 1.3}) {
@@ -179,7 +179,7 @@ TEST(LinkTimeSlices, CopiesThatQueueUpKeepTheirHalf) {
   }
 }
 
-// Slow for other reasons, all the time: that is no one's time slice.
+// The link is slow all the time for other reasons, which is not another program's time slice.
 TEST(LinkTimeSlices, ASlowLinkIsNotSharedWithNobody) {
   LinkTimeSlices slices;
   for (int i = 0; i < 10; ++i) slices.ended(mib(5), micros(140), kRate);

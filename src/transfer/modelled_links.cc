@@ -26,7 +26,7 @@ LinkTransfer transfer_over(const LinkPath& path, Bytes bytes) {
   return {bytes, path.route, device::CopyPriority::kStep, path.latency, path.costs};
 }
 
-// Both paths at once: a relay in the long run.
+// Both paths at once, as a relay uses them in the long run.
 void add_route(LinkTransfer& transfer, const LinkPath& path) {
   if (transfer.costs.empty()) transfer.costs.assign(transfer.route.size(), 1);
   CAUSEWAY_DCHECK(transfer.costs.size() == transfer.route.size(), "a cost a resource");
@@ -87,7 +87,7 @@ class Simulation {
 
   bool done() const { return next_task_ == setup_.tasks.size() && dispatcher_.idle(); }
 
-  // To the next instant at which something happens; false when there is none.
+  // Advances to the next instant at which something happens; false when there is none.
   bool step() {
     std::optional<Nanos> next;
     const auto consider = [&](std::optional<Nanos> at) {
@@ -157,7 +157,7 @@ class Simulation {
     peer_moves_.emplace(flow, chunk);
   }
 
-  // Starts the first crossing of a link if it can.
+  // Starts the first crossing of a link if possible.
   void cross(const Chunk& on) {
     Link& link = link_of(on);
     if (link.flow || link.queue.empty() || !link.queue.front().at_link) return;

@@ -31,7 +31,7 @@ TEST(SegmentTable, SizesThatNothingHasAreRefused) {
   EXPECT_EQ(SegmentTable::make({}).value().total(), Bytes(0));
 }
 
-// Cut anyhow, the parts of all chunks are the segments' bytes, each once and in order.
+// However chunks are cut, their parts are the segments' bytes, each once and in order.
 TEST(SegmentTable, ChunksCoverEveryByteOnce) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

@@ -38,7 +38,7 @@ double rate_of(const SimulationResult& result, TaskId id, Bytes bytes, Nanos beg
   return static_cast<double>(bytes.count) / to_seconds(result.tasks.at(id).at - begin);
 }
 
-// One task; the share of the exhaustive best under the same background that it reaches.
+// Moves one task; returns its share of the exhaustive best under the same background.
 double share_of_best(SimulationSetup setup, int target, Direction direction, Bytes bytes) {
   const int links = setup.facts.links;
   const BestSet best =
@@ -75,7 +75,7 @@ TEST_P(Selector, BehindSwitchesIsNearTheBestSet) {
   EXPECT_GE(share_of_best(setup_of(profile, 8), 3, GetParam(), gib(1)), kShareOfBest);
 }
 
-// The share of the best that a second task reaches, with what was learnt from a first.
+// The share of the best that a second task reaches with what the first one taught.
 double learnt_share_of_best(SimulationSetup setup, int target, Direction direction) {
   const int links = setup.facts.links;
   const BestSet best =
@@ -115,7 +115,7 @@ TEST_P(Selector, FindsOtherLinksWhenTheMapIsWrong) {
   SimulationSetup setup = setup_of(eight_h200(), 8);
   setup.profile = now;
   const BestSet best = exhaustive_best(now, 8, {GetParam(), {}, 7, {}});
-  // What it has learnt stays for the next task.
+  // What the tuner learnt stays for the next task.
   setup.tasks.push_back({task(0, 7, GetParam(), gib(8)), Nanos(0)});
   setup.tasks.push_back({task(1, 7, GetParam(), gib(4)), Nanos(0)});
   const auto result = simulate_transfers(setup);
@@ -139,7 +139,7 @@ TEST_P(Selector, WithoutAMapLearnsWhichLinksHarm) {
   EXPECT_GE(rate_of(result, TaskId(1), gib(4), result.tasks.at(TaskId(0)).at), 0.9 * best.rate);
 }
 
-// However it came to use only the target's own link: later transfers find the way back.
+// However the tuner came to use only the target's own link, later transfers find the way back.
 TEST_P(Selector, FromItsOwnLinkAloneItFindsTheOthers) {
   const LinkProfile profile = device::make_link_tree({.devices = 2, .latency = micros(1)});
   SimulationSetup setup = setup_of(profile, 2);
@@ -176,8 +176,8 @@ std::vector<double> shares_of_native(Direction direction, Bytes bytes, Nanos lau
   return shares;
 }
 
-// All relays had looked slow by that, and the target's own link fast: transfers of 12 MiB went over
-// it alone for as long as they came.
+// When those ends counted, all relays looked slow and the target's own link fast: transfers of 12
+// MiB went over it alone from then on.
 TEST_P(Selector, ShortTransfersThatFindTheEngineAsleepUseManyLinks) {
   for (const Nanos wake : {Nanos(0), micros(60), micros(120), micros(180)}) {
     for (const Nanos launch : {micros(5), micros(10), micros(20)}) {
@@ -273,7 +273,7 @@ TEST_P(Selector, UrgentTasksOvertake) {
   }
 }
 
-// Concurrent targets share: neither starves, and together they get what one would.
+// Concurrent targets share: each makes progress, and together they get what one would.
 TEST_P(Selector, TwoTargetsShareTheLinks) {
   SimulationSetup setup = setup_of(eight_h200(), 8);
   setup.tasks.push_back({task(0, 0, GetParam(), gib(1)), Nanos(0)});

@@ -8,7 +8,7 @@
 namespace causeway::transfer {
 namespace {
 
-// A link added may slow the others down (a far socket), but not by more.
+// Adding a link may slow the others down (a far socket), but not by more than this.
 constexpr double kLossByAdding = 0.2;
 constexpr double kLossByAll = 0.35;
 
@@ -24,7 +24,8 @@ SetTuner::SetTuner(SetTunerOptions options, Start start)
   open_later();
 }
 
-// Chunks that end first began before the change: as many as all links had outstanding.
+// The first ends belong to chunks that began before the change: as many as all links had
+// outstanding.
 void SetTuner::open_later() {
   open_ = false;
   settling_ = 2 * std::max(base_.count(), current().count());
@@ -37,7 +38,7 @@ void SetTuner::pause() {
   open_later();
 }
 
-// It has cost what it was expected to at most, of the bytes that it moved.
+// The trial has cost at most what was expected, by the bytes that it moved.
 void SetTuner::give_up_trial() {
   CAUSEWAY_DCHECK(trial_.has_value(), "no trial is given up");
   credit_ -= trial_->loss * static_cast<double>(trial_->bytes.count);
@@ -95,7 +96,7 @@ void SetTuner::begin_window(Nanos now) {
 
 void SetTuner::end_window(double rate, Nanos now) {
   if (trial_) {
-    // It settled for about as long as the window was.
+    // The links had settled for about as long as the window lasts.
     credit_ -= 2 * std::max(0.0, base_rate_ - rate) * to_seconds(now - began_);
     if (rate > options_.gain * base_rate_) {
       trial_->pauses = 0;
@@ -118,7 +119,7 @@ void SetTuner::end_window(double rate, Nanos now) {
   base_rate_ = *std::max_element(base_rates_.begin(), base_rates_.end());
   const bool content = start_.promised > 0 && base_rate_ >= options_.content * start_.promised;
   const bool home = base_ == start_.best;
-  if (!content && content_) {  // what asking for the map's set cost in rest says nothing of this
+  if (!content && content_) {  // what asking for it cost in rest says nothing here
     rest_ = options_.rest;
     rests_until_ = now;
   }
@@ -136,19 +137,20 @@ void SetTuner::start_trial(Nanos now, bool content) {
     rest_ = std::min(rest_ * 2, options_.rest_max);
     return;
   }
-  if (2 * next->loss * static_cast<double>(total().count) > credit_) return;  // saves for it
+  if (2 * next->loss * static_cast<double>(total().count) > credit_) return;  // it saves first
   CAUSEWAY_DCHECK(!trial_ && !(next->links == base_), "a trial is of another set than the base");
   trial_ = *next;
   open_later();
 }
 
-// What a disturbance led to may be good enough and yet not what the map's set gives now.
+// The set that a disturbance led to may be good enough, and still worse than the map's set now.
 std::optional<SetTuner::Trial> SetTuner::way_home() const {
   if (tried_.contains(start_.best)) return std::nullopt;
   return Trial{start_.best, kLossByAll};
 }
 
-// All links, the map's, the fastest link to add, the one to leave out that moved least.
+// Candidates: all links, the map's set, the fastest link to add, the link to remove that moved
+// least.
 std::optional<SetTuner::Trial> SetTuner::next_change() const {
   std::optional<Trial> best;
   double best_rank = 0;  // greater is better

@@ -25,7 +25,7 @@ class Links {
     for (int i = 0; i < 4; ++i) tuner_.pause();
   }
   void end_chunks(int count, double rate) { end_chunks(count, rate, rate); }
-  // `one`: of a link that is the only one.
+  // `one`: the rate of a link that is the only one.
   void end_chunks(int count, double both, double one) {
     for (int i = 0; i < count; ++i) {
       const double rate = tuner_.current().count() == 1 ? one : both;

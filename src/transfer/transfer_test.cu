@@ -30,8 +30,8 @@ std::string gib_text(Bytes bytes) {
   return text;
 }
 
-// What went wrong, and how much was done. Each line at once and with the seconds since the start,
-// so that a run that a time limit cut off says where it was. Thread-safe.
+// Failures, and how much was done. Each line is written at once with the seconds since the start,
+// so that a run that a time limit ended shows how far it came. Thread-safe.
 class Report {
  public:
   void say(const std::string& what) {
@@ -133,7 +133,7 @@ class Mover {
   };
   OnGpu& at(const Ask& ask) { return on_[static_cast<std::size_t>(ask.gpu)]; }
 
-  // The source from `source`, what is to be written over from `before`.
+  // Fills the source from seed `source`, and the target with what `before` gives.
   Status make_memory(const Ask& ask, std::uint64_t source, std::uint64_t before) {
     CAUSEWAY_ASSIGN(std::uint64_t * host, rig_.host_words(ask.gpu, area_));
     std::uint64_t* data = rig_.data_words(ask.gpu, area_);
@@ -348,8 +348,8 @@ void stress(GpuRig& rig, std::uint64_t seed, double length, Report& report) {
              gib_text(through_peers) + " through relays");
 }
 
-// A chunk that fails, is refused or hangs: on the target's own link, then on a relay. The transfer
-// ends well all the same.
+// A chunk that fails, is refused or hangs, on the target's own link and then on a relay. The
+// transfer ends well in all cases.
 void faults(GpuRig& rig, Report& report) {
   report.say("faults: begins");
   struct Fault {

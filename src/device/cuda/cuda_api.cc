@@ -31,7 +31,7 @@ Status check_version(const CudaApi& api, int& version) {
                      cuda_version_text(kCudaVersionMin) + " or newer; update the driver");
 }
 
-// What to do about a driver that does not start; "" when there is no telling.
+// Advice for a driver that does not start; "" when there is none.
 std::string advice(int result) {
   switch (result) {
     case kCudaStubLibrary:
@@ -61,7 +61,7 @@ std::string advice(int result) {
   }
 }
 
-// Of a call that starts the driver.
+// The error of a call that starts the driver.
 Error start_error(const CudaApi& api, int result, const char* call) {
   Error error = cuda_error(api, result, call);
   if (const std::string what = advice(result); !what.empty()) error.message += "; " + what;
@@ -105,7 +105,8 @@ Result<CudaApi> load_cuda_api(const std::string& library) {
                        " or newer, or make its library visible to this process");
   }
   CudaApi api;
-  // The version first: an old driver is named as such, not by the first symbol that it lacks.
+  // The version is checked first, so that an old driver is reported as such, and not by the first
+  // symbol that it lacks.
   CAUSEWAY_TRY(look_up(handle, "cuDriverGetVersion", api.cuDriverGetVersion));
   int version = 0;
   CAUSEWAY_TRY(check_version(api, version));

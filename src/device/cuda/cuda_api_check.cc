@@ -13,7 +13,7 @@
 namespace causeway::device {
 namespace {
 
-// A type of cuda.h under our name: enumerations are int, structures ours.
+// A type of cuda.h under our name: enumerations become int, structures ours.
 template <typename T>
 struct Ours {
   using Type = std::conditional_t<std::is_enum_v<T>, int, T>;

@@ -63,7 +63,7 @@ class CudaArenaMemory final : public ArenaMemory {
     for (std::int64_t e = first; e < first + bytes / extent_; ++e) {
       const Status unmapped = context_.physical().check(
           api().cuMemUnmap(at(extent_ * e), to_size(extent_)), "cuMemUnmap");
-      if (aliases_.erase(e) > 0) continue;  // the memory is the source's
+      if (aliases_.erase(e) > 0) continue;  // the memory belongs to the source
       --mapped_;
       CudaMemoryHandle& handle = handles_[static_cast<std::size_t>(e)];
       keep_or_release(std::exchange(handle, 0), unmapped.ok());
@@ -105,14 +105,14 @@ class CudaArenaMemory final : public ArenaMemory {
     return context_.call(name, std::forward<Call>(call));
   }
 
-  // Of this GPU and its peers, to what was mapped.
+  // Gives this GPU and its peers access to the mapped range.
   Status give_access(Bytes offset, Bytes bytes) {
     return call("cuMemSetAccess", [&] {
       return api().cuMemSetAccess(at(offset), to_size(bytes), access_.data(), access_.size());
     });
   }
 
-  // What is given back is gone whatever the result; that only tells of earlier work.
+  // The memory is given back whatever the result, which only reports earlier work.
   void forget(int result, const char* name) { (void)context_.physical().check(result, name).ok(); }
 
   void release(CudaMemoryHandle handle) {

@@ -9,10 +9,10 @@ namespace causeway::device {
 namespace {
 
 constexpr Nanos kZeroingMax = seconds(30);
-// An anchor serves for this long; the GPU's oscillator and the host's drift by about 20 µs a
+// How long an anchor serves; the GPU's oscillator and the host's drift apart by about 20 µs a
 // second.
 constexpr Nanos kAnchorAge = seconds(1);
-// One that took longer than this to come back is worth less than the old one.
+// An anchor that took longer than this is less exact than the old one.
 constexpr Nanos kAnchorBracketMax = micros(200);
 
 }  // namespace
@@ -114,7 +114,7 @@ Result<CUstream_st*> CudaContext::make_stream(int urgency, int classes) {
   return stream;
 }
 
-// Errors of destroying repeat what the work already reported.
+// Errors of destruction only repeat what the work already reported.
 void CudaContext::destroy_stream(CUstream_st* stream) {
   if (stream == nullptr) return;
   (void)physical_.check(api().cuStreamDestroy_v2(stream), "cuStreamDestroy").ok();
@@ -167,8 +167,8 @@ Status CudaContext::zero(CudaDevicePointer target, Bytes bytes) {
   return zeroed;
 }
 
-// The GPU reaches the event between the two readings of the clock; the middle is at most half of
-// their distance wrong.
+// The GPU reaches the event between the two readings of the clock; the middle is wrong by at most
+// half of their distance.
 Status CudaContext::anchor() {
   const Nanos before = clock_.now();
   anchor_tried_at_ = before;
@@ -178,7 +178,7 @@ Status CudaContext::anchor() {
   const Nanos after = clock_.now();
   if (!reached.ok() && anchored_at_ != Nanos(0) &&
       reached.error().code == ErrorCode::kDeadlineExceeded) {
-    return {};  // the GPU is busy: the old anchor serves on
+    return {};  // the GPU is busy, and the old anchor is still used
   }
   CAUSEWAY_TRY(reached);
   if (anchored_at_ != Nanos(0) && after - before > kAnchorBracketMax) return {};

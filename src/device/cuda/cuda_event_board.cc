@@ -23,7 +23,8 @@ void CudaEventBoard::destroy(std::int64_t event) {
   erase_if_unused(event, found->second);
 }
 
-// The driver keeps a destroyed event for the work that mentions it, so an issued one may go.
+// The driver keeps a destroyed event for the work that uses it, so an issued event may be
+// destroyed.
 void CudaEventBoard::erase_if_unused(std::int64_t event, State& state) {
   if (!state.destroyed || state.phase == Phase::kQueued || state.waiters > 0) return;
   drop_native(state);
@@ -46,7 +47,7 @@ void CudaEventBoard::finish(State& state) {
   notify();
 }
 
-// While small copies are polled for no thread sleeps, and even this call would take its time.
+// While small copies are polled no thread sleeps, and then even this call would cost time.
 void CudaEventBoard::notify() {
   if (sleepers_ > 0) changed_.notify_all();
 }
@@ -135,7 +136,7 @@ Status CudaEventBoard::issue(const CudaRecord& record, CudaContext& context, CUs
   return status;
 }
 
-// No thread has seen the record queued, so none waits for it to be issued.
+// No other thread has seen the record queued, so none waits until it is issued.
 Status CudaEventBoard::record(const CudaEvent& event, CudaContext& context, const CudaScope& scope,
                               CUstream_st* stream, StreamFailure& failure) {
   const std::lock_guard lock(mutex_);
@@ -174,9 +175,9 @@ Result<bool> CudaEventBoard::latest_done(State& state) {
   return poll(state);
 }
 
-// Several looks with the lock held once: what stands between two of them is how late the end of a
-// small copy is seen. Not for a record that is only queued: the thread that issues it needs the
-// lock.
+// Polls several times with the lock held once, because all that happens between two polls delays
+// the caller of a small copy. A record that is only queued is not polled so: the thread that issues
+// it needs the lock.
 Result<bool> CudaEventBoard::latest_spin(State& state, Nanos length) {
   constexpr int kLooks = 4;
   bool went_well = false;

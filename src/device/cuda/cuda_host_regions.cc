@@ -11,7 +11,7 @@
 namespace causeway::device {
 namespace {
 
-// Of which pieces are made for what is used before it was made reachable.
+// The size of the pieces of memory that is used before it was made reachable.
 constexpr Bytes kStep = mib(8);
 
 }  // namespace
@@ -132,13 +132,13 @@ Status CudaHostRegions::add(Lock& lock, RegionId id, Range range, CudaContext& c
                             Ahead ahead) {
   regions_[id][range.begin].bytes = range.end - range.begin;
   lock.unlock();
-  // A copy that finds its memory unregistered may be the one that a stream waits for.
+  // A copy whose memory is not registered may be the one that a stream waits for.
   std::optional<CudaStreamWaits::Hold> hold;
   if (ahead == Ahead::kYes) hold.emplace(waits_);
   auto piece = register_piece(id, range, context);
   hold.reset();
   lock.lock();
-  // Still there: a release of the region waits until its pieces are ready.
+  // It still exists, because a release of the region waits until its pieces are ready.
   Region& region = regions_.find(id)->second;
   if (piece.ok()) {
     region[range.begin] = *piece;
@@ -183,7 +183,7 @@ Result<CudaHostRegions::Piece> CudaHostRegions::register_piece(RegionId id, Rang
   return seen.error();
 }
 
-// In the primary context, which lives as long as the machine. An error here means that the context
+// Done in the primary context, which lives as long as the machine. An error means that the context
 // is dead, and the registration with it.
 void CudaHostRegions::unregister(const Piece& piece) const {
   CudaPhysical& physical = *piece.physical;
@@ -195,7 +195,7 @@ void CudaHostRegions::unregister(const Piece& piece) const {
   (void)physical.check(physical.api().cuMemHostUnregister(piece.base), "cuMemHostUnregister").ok();
 }
 
-// The bytes are there until this returns, and no other thread asks for them: so without the lock.
+// The bytes stay until this returns, and no other thread uses them, so this takes no lock.
 void CudaHostRegions::releasing(RegionId id) {
   Region region;
   {

@@ -25,7 +25,7 @@ using testing::FakeCuda;
 constexpr Nanos kPatience = seconds(60);
 constexpr Bytes kRegion = mib(32);
 
-// Holds registrations up before the driver sees them. The driver's functions carry no state.
+// Delays registrations before the driver sees them. The driver's functions carry no state.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
@@ -184,7 +184,7 @@ TEST_F(CudaHostRegionsTest, WhatIsRegisteredIsNotRegisteredAgain) {
   EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 4);
 }
 
-// Piece by piece, so that whoever unregisters a large region can pause in between.
+// Piece by piece, so that the thread that unregisters a large region can pause in between.
 TEST_F(CudaHostRegionsTest, PiecesAreTakenBackOneByOne) {
   Random random(7);
   fill(Bytes(0), mib(32), random);
@@ -199,7 +199,7 @@ TEST_F(CudaHostRegionsTest, PiecesAreTakenBackOneByOne) {
   device_->make_unreachable(at(mib(8)), mib(8));  // nothing begins there any more
   device_->make_unreachable(at(mib(17)), mib(4));
   EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 1);
-  // What the stream remembers of the piece is not used: it is registered again.
+  // The stream's view of the piece is not used any more: it is registered again.
   ASSERT_TRUE(copy(*s, {arena(Bytes(0)), host(mib(8)), mib(1)}).ok());
   ASSERT_TRUE(s->synchronize(kPatience).ok());
   EXPECT_EQ(registrations(), 5);
@@ -211,7 +211,7 @@ TEST_F(CudaHostRegionsTest, PiecesAreTakenBackOneByOne) {
   EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 5);
 }
 
-// A piece that is being registered is waited for; others of the region are not in the way.
+// A thread waits for a piece that is being registered; other pieces of the region are not delayed.
 TEST_F(CudaHostRegionsTest, TakingBackWaitsForWhatIsInProgress) {
   ASSERT_TRUE(device_->make_reachable(at(Bytes(0)), mib(1)).ok());
   close_gate(true);
@@ -226,7 +226,7 @@ TEST_F(CudaHostRegionsTest, TakingBackWaitsForWhatIsInProgress) {
   EXPECT_EQ(driver_.calls_of("cuMemHostUnregister"), 2);
 }
 
-// What nobody made reachable is registered when it is used, in pieces of 8 MiB, not whole.
+// Memory that was not made reachable is registered on use, in pieces of 8 MiB and not whole.
 TEST_F(CudaHostRegionsTest, GapsAreFilledOnUse) {
   Random random(4);
   fill(Bytes(0), mib(16), random);
@@ -262,7 +262,8 @@ TEST_F(CudaHostRegionsTest, AFailureLeavesNothingAndNamesThePiece) {
   EXPECT_EQ(registrations(), before + 1);
 }
 
-// Of several slices of a GPU: registered once, and it stays when the one that asked has ended.
+// Memory that several slices of a GPU use is registered once, and stays when the one that asked has
+// ended.
 TEST_F(CudaHostRegionsTest, WhatOneSliceMadeReachableAllReach) {
   Random random(6);
   fill(Bytes(0), mib(1), random);
@@ -297,7 +298,7 @@ TEST_F(CudaHostRegionsTest, KernelsSeeNeighbouringPiecesAsOne) {
   ASSERT_TRUE(device_->make_reachable(at(mib(1)), mib(1)).ok());
   EXPECT_EQ(cuda_address_of(*device_, at(kib(4)), kib(2000)).value(),
             reinterpret_cast<CudaDevicePointer>(host_.data()) + 4096);
-  // A driver that shows each registration elsewhere.
+  // A driver that gives each registration an address of its own.
   CudaApi api = driver_.api();
   api.cuMemHostGetDevicePointer_v2 = [](CudaDevicePointer* seen, void* address, unsigned) {
     static std::atomic<CudaDevicePointer> shift{0};
@@ -314,7 +315,7 @@ TEST_F(CudaHostRegionsTest, KernelsSeeNeighbouringPiecesAsOne) {
   EXPECT_NE(across.error().message.find("offset 1048576"), std::string::npos);
 }
 
-// The driver's work on one piece holds up only who needs that piece.
+// The driver's work on one piece delays only threads that need that piece.
 TEST_F(CudaHostRegionsTest, CopiesFromOtherPiecesDoNotWait) {
   Random random(5);
   fill(Bytes(0), mib(2), random);

@@ -7,7 +7,7 @@
 namespace causeway::device {
 namespace {
 
-// Of the machines that there are: one in a program, more in some tests.
+// The machines that exist: one in a program, more in some tests.
 struct Respected {
   std::mutex mutex;  // guards what follows
   std::vector<CudaStreamWaits*> waits;

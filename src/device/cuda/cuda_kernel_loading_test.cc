@@ -12,7 +12,7 @@ namespace {
 
 CUstream_st* stream(std::uintptr_t number) { return reinterpret_cast<CUstream_st*>(number); }
 
-// Streams wait for `word` until it is raised; a launch says when it got through.
+// Streams wait for `word` until it is raised; a launch records when it got through.
 struct Waiting {
   std::uint32_t word = 0;
   CudaStreamWaits waits;
@@ -94,7 +94,7 @@ TEST(CudaFirstLaunch, AMachineThatIsGoneIsNotRespected) {
   CudaStreamWaits waits;
   { const CudaLoadingRespects respects(waits); }
   waits.note(&word, 1);
-  const CudaFirstLaunch first(8, stream(8));  // else after 30 s
+  const CudaFirstLaunch first(8, stream(8));  // otherwise after 30 s
   EXPECT_EQ(word, 0u);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Bytes kGranularity = mib(2);  // of the driver's physical allocations
 
-// GPUs that reach `owner`'s memory beside itself.
+// The GPUs other than `owner` that reach its memory.
 std::vector<int> peers_of(const CudaMachine::State& state, int owner) {
   std::vector<int> peers;
   for (const auto& gpu : state.gpus) {
@@ -42,8 +42,8 @@ Status check_slice(const CudaMachine::State& state, const SliceSpec& slice) {
   return {};
 }
 
-// No stream waits for a semaphore while the driver makes a green context: it may wait for all that
-// the GPU has to do meanwhile.
+// No stream waits for a semaphore while the driver makes a green context, because the driver may
+// wait for all work of the GPU meanwhile.
 Result<std::unique_ptr<CudaContext>> make_context(CudaMachine::State& state,
                                                   const SliceSpec& slice) {
   CudaPhysical& physical = *state.gpus[static_cast<std::size_t>(slice.physical_device)];

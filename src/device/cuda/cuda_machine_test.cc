@@ -99,7 +99,7 @@ TEST_F(CudaMachineTest, OneCopyAndManyGoTheirWays) {
   EXPECT_EQ(driver_->calls_of("cuMemcpyAsync"), 2);
 }
 
-// What small transfers live by: no more calls than the driver needs.
+// Small transfers depend on this: no more calls than the driver needs.
 TEST_F(CudaMachineTest, AMarkedCopyCostsTwoCallsAndItsContext) {
   set_up({.polls_until_ready = 0});
   const auto s = device_->make_stream("s").value();
@@ -123,10 +123,10 @@ TEST_F(CudaMachineTest, AMarkedCopyCostsTwoCallsAndItsContext) {
     EXPECT_EQ(driver_->calls_of("cuCtxPushCurrent_v2"), before);
   }
   const auto calls = driver_->calls_of("cuMemcpyAsync") + driver_->calls_of("cuEventRecord");
-  EXPECT_EQ(pushes_of(), 1);  // and the thread is left as it was
+  EXPECT_EQ(pushes_of(), 1);  // and restores the thread's context
   EXPECT_EQ(driver_->calls_of("cuMemcpyAsync") + driver_->calls_of("cuEventRecord"), calls + 2);
   ASSERT_TRUE(mark->wait(seconds(1)).ok());
-  // Another GPU's context is current: not this one.
+  // The current context is another GPU's, and not this one's.
   const auto other = machine_->open({.name = "other", .physical_device = 1}).value();
   const auto current = CudaCurrent::enter(*other);
   ASSERT_TRUE(current.ok());
@@ -194,8 +194,8 @@ TEST_F(CudaMachineTest, SlicesGetUnitsOfTheirOwn) {
             ErrorCode::kInvalidArgument);
 }
 
-// A call that waits for all that the GPU has to do may not begin while a stream waits for what has
-// yet to be handed to the driver.
+// A call that waits for all work of the GPU may not begin while a stream waits for work that has
+// yet to be enqueued.
 TEST_F(CudaMachineTest, NoStreamWaitsWhileAPartIsOpenedOrClosed) {
   set_up();
   const auto semaphore = device_->make_semaphore().value();
@@ -294,7 +294,7 @@ TEST_F(CudaMachineTest, WorkThatNeverEndsIsWaitedForInVainOnlySoLong) {
   s.reset();  // gives up after drain_max
   EXPECT_EQ(device_->health().error().code, ErrorCode::kDevice);
   EXPECT_NE(device_->health().error().message.find("did not end"), std::string::npos);
-  // What the work may still use is left to the end of the process.
+  // Memory that the work may still use is kept until the process ends.
   mark.reset();
   extents_ = Extents();
   EXPECT_NE(driver_->leaks().find("mappings: 4"), std::string::npos) << driver_->leaks();
@@ -351,7 +351,8 @@ TEST_F(CudaMachineTest, RegionsAreRegisteredOnceAndReleased) {
       << refused.error().message;
 }
 
-// A stream finds the region that it used last without asking: not once that has been released.
+// A stream uses the region that it used last without a look-up, but not once that has been
+// released.
 TEST_F(CudaMachineTest, AStreamForgetsAReleasedRegion) {
   set_up();
   const auto s = device_->make_stream("s").value();
@@ -381,7 +382,7 @@ TEST_F(CudaMachineTest, AStreamForgetsAReleasedRegion) {
   EXPECT_EQ(kept_bytes[12288], std::byte{2});
 }
 
-// Memory goes round between ranges without the driver's allocator.
+// Memory moves between ranges without the driver's allocator.
 TEST_F(CudaMachineTest, ExtentsAreRecycled) {
   set_up();
   AddressRange a = device_->arena().reserve(2).value();
@@ -407,7 +408,7 @@ TEST_F(CudaMachineTest, SparesCountAsUsedUntilTheyAreTrimmed) {
     ASSERT_TRUE(range.commit(0, 4).ok());
   }
   EXPECT_EQ(machine_->free_memory(0).value(), Bytes(0));
-  // No memory is free, but the arena has some; for Extents it is zeroed.
+  // No memory of the GPU is free, but the arena has some; for Extents it is zeroed.
   {
     const Extents extents = arena.allocate(3, Arena::End::kHigh).value();
     const auto s = device_->make_stream("s").value();
@@ -420,7 +421,7 @@ TEST_F(CudaMachineTest, SparesCountAsUsedUntilTheyAreTrimmed) {
   }
   arena.trim();
   EXPECT_EQ(machine_->free_memory(0).value(), mib(8));
-  // Another slice takes what was given back; a commit that fails keeps nothing of it.
+  // Another slice takes the memory that was given back; a commit that fails keeps nothing of it.
   const auto other = machine_->open({.name = "other", .arena_bytes = kExtent * 8}).value();
   const Extents theirs = other->arena().allocate(1, Arena::End::kLow).value();
   AddressRange range = arena.reserve(4).value();
@@ -469,7 +470,7 @@ TEST_F(CudaMachineTest, ACommitThatTheDriverRefusesChangesNothing) {
       range.decommit(0, 3);
     }
   }
-  // What may still be mapped somewhere is not used again.
+  // An allocation that may still be mapped somewhere is not used again.
   ASSERT_TRUE(range.commit(0, 1).ok());
   device_->arena().trim();
   driver_->fail_next("cuMemUnmap", 1);
@@ -515,7 +516,7 @@ TEST_F(CudaMachineTest, SemaphoresShareFewPages) {
   }
   EXPECT_EQ(driver_->calls_of("cuMemHostRegister_v2"), before + 3);
   EXPECT_EQ(device_->make_semaphore().value()->value(), 0u);
-  // The other slices' come from the same.
+  // The other slices' semaphores come from the same pool.
   const auto other = machine_->open({.name = "other", .physical_device = 1}).value();
   EXPECT_TRUE(other->make_semaphore().ok());
   EXPECT_EQ(driver_->calls_of("cuMemHostRegister_v2"), before + 3);
@@ -547,7 +548,7 @@ TEST_F(CudaMachineTest, WhereStreamsCannotWaitForMemoryThereAreNoSemaphores) {
   EXPECT_EQ(device_->make_semaphore().error().code, ErrorCode::kUnsupported);
 }
 
-// The owner raises first; who does not loses the GPU, and nothing hangs.
+// The owner raises first. An owner that does not loses the GPU, and nothing hangs.
 TEST_F(CudaMachineTest, AStreamDestroyedWhileItWaitsEndsAfterDrainMax) {
   set_up();
   auto counter = device_->make_semaphore().value();
@@ -559,10 +560,10 @@ TEST_F(CudaMachineTest, AStreamDestroyedWhileItWaitsEndsAfterDrainMax) {
   extents_ = Extents();
   device_.reset();
   machine_.reset();
-  driver_.reset();  // what hangs is left to the end of the process
+  driver_.reset();  // hanging work is kept until the process ends
 }
 
-// Everything once; what the faults below are planted in. ok() when all of it worked.
+// Every operation once; the faults below are planted in it. ok() when all of them worked.
 Status use_everything(const CudaApi& api, const Clock& clock, HostMemory& memory, RegionId region) {
   CAUSEWAY_ASSIGN(
       const auto machine,

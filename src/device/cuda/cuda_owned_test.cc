@@ -1,5 +1,5 @@
-// What belongs to a slice of a CUDA machine beside its arena, over a fake driver: destroyed in the
-// right context from any thread, left alone on a GPU that is lost.
+// Objects of a slice of a CUDA machine outside its arena, over a fake driver: they are destroyed in
+// the right context from any thread, and kept on a GPU that is lost.
 #include "device/cuda/cuda_owned.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using testing::FakeCuda;
 
 constexpr Bytes kExtent = mib(2);
 
-// Stands for a graph: asks the driver, as the runtime would, how much memory the current GPU has.
+// Stands for a graph: as the runtime would, it asks the driver how much memory the current GPU has.
 class Graph {
  public:
   Graph(const CudaApi& api, std::size_t& free_seen) : api_(&api), free_seen_(&free_seen) {}
@@ -60,7 +60,7 @@ class CudaOwnedTest : public ::testing::Test {
   const CudaApi api_ = driver_.api();
   std::unique_ptr<CudaMachine> machine_;
   std::unique_ptr<Device> slices_[2];
-  Extents used_;  // tells the second GPU from the first
+  Extents used_;  // makes the second GPU differ from the first
 };
 
 TEST_F(CudaOwnedTest, IsDestroyedInItsSlicesContextOnAnyThread) {

@@ -68,8 +68,8 @@ Result<CUctx_st*> CudaPhysical::primary() {
   return context;
 }
 
-// Units of the size that the GPU guarantees to schedule together. All come from one split: the
-// driver lets only such be joined into a slice, and parts of parts cannot be split.
+// Units of the size that the GPU guarantees to schedule together. All come from one split, because
+// the driver joins only such units into a slice, and parts of parts cannot be split.
 Status CudaPhysical::split_sms() {
   if (!units_.empty()) return {};
   CudaResource all;

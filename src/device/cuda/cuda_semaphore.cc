@@ -44,7 +44,7 @@ void CudaSemaphorePool::give_back(const Slot& slot) {
   free_.push_back(slot);
 }
 
-// Work that hangs may still write the slot, so then it is not given away again.
+// Hanging work may still write the slot, so it is not lent again.
 CudaSemaphore::~CudaSemaphore() {
   if (!context_.physical().hung()) pool_.give_back(slot_);
 }
@@ -56,13 +56,13 @@ std::uint32_t CudaSemaphore::value() const {
 void CudaSemaphore::raise(std::uint32_t value) {
   const std::atomic_ref word(*slot_.word);
   std::uint32_t now = word.load(std::memory_order_acquire);
-  CudaEventBoard& sleepers = sleepers_;  // a thread that sees the new value may destroy this
+  CudaEventBoard& sleepers = sleepers_;  // a thread that sees the new value may destroy *this
   while (!reached(now, value)) {
     if (word.compare_exchange_weak(now, value, std::memory_order_acq_rel)) return sleepers.wake();
   }
 }
 
-// Also asks the driver, because only a call tells that a GPU is lost.
+// The driver is asked as well, because only a call reports that a GPU is lost.
 Status CudaSemaphore::wait(std::uint32_t value, Nanos timeout) const {
   return poll_until(
              [&]() -> Result<bool> {

@@ -32,7 +32,7 @@ CudaSlice::~CudaSlice() {
     machine_.devices.erase(id_);
   }
   if (!context_->green() || !health().ok()) return;
-  arena_.trim();  // takes time, in which others may wait for semaphores
+  arena_.trim();  // slow, and others may wait for semaphores meanwhile
   closing_.emplace(machine_.waits);
 }
 

@@ -36,7 +36,7 @@ CudaStream::~CudaStream() {
   machine_.events.wake();
   if (thread_.joinable()) thread_.join();
   if (stream_ == nullptr) return;
-  // What the GPU has begun cannot be called back, and its memory may be given back after this.
+  // Work that the GPU has begun cannot be cancelled, and its memory may be given back after this.
   const Status drained = drain(machine_.options.drain_max, false);
   if (!drained.ok() && drained.error().code == ErrorCode::kDeadlineExceeded) {
     context_.physical().declare_hung("the work of " + failure_.label() +
@@ -128,8 +128,8 @@ Result<CudaStream::CopyWork> CudaStream::resolve_all(std::span<const Copy> copie
   return work;
 }
 
-// One copy goes without lists, and with its mark in one go: small transfers, where tenths of a
-// microsecond count.
+// A single copy goes without lists, and together with its mark, for small transfers, where tenths
+// of a microsecond count.
 Status CudaStream::copy_marked(std::span<const Copy> copies, CopyPriority priority, Event& event) {
   if (copies.size() != 1) return Stream::copy_marked(copies, priority, event);
   const std::lock_guard lock(mutex_);
@@ -141,7 +141,7 @@ Status CudaStream::copy_marked(std::span<const Copy> copies, CopyPriority priori
   return mark(own(event), scope);
 }
 
-// Whether it lies in the slice's own memory or in the region that was used last.
+// Whether the address lies in the slice's own memory or in the region that was used last.
 bool CudaStream::at_hand(const MemoryAddress& address, Bytes bytes,
                          CudaDevicePointer& resolved) const {
   const auto offset = static_cast<CudaDevicePointer>(address.offset.count);
@@ -189,7 +189,7 @@ Status CudaStream::copy_one(const OneCopy& copy, const CudaScope& scope) {
   return status;
 }
 
-// Apart from copy_one(), whose way to the driver is short.
+// Separate from copy_one(), which stays short.
 Status CudaStream::push_one(const OneCopy& copy) {
   return push(CopyWork{{copy.target}, {copy.source}, {copy.bytes}});
 }
@@ -208,7 +208,7 @@ Status CudaStream::enqueue(Launch launch) {
   return push(LaunchWork{std::move(launch)});
 }
 
-// By its type alone: dynamic_cast costs as much as a lock.
+// Compares types only, because dynamic_cast costs as much as a lock.
 const CudaEvent& CudaStream::own(const Event& event) const {
   const bool of_cuda = typeid(event) == typeid(CudaEvent);
   CAUSEWAY_CHECK(of_cuda && &static_cast<const CudaEvent&>(event).board() == &machine_.events,
@@ -319,7 +319,7 @@ void CudaStream::loop() {
     const std::optional<Error> failed = failure_.first();
     lock.unlock();
     const Status status = perform(work, failed);
-    work = RunWork{};  // what it holds is freed before anyone hears that it is done
+    work = RunWork{};  // freed before a waiter learns that it is done
     lock.lock();
     busy_ = false;
     if (!status.ok()) failure_.set(status.error());
@@ -363,7 +363,7 @@ Status CudaStream::perform_wait(const CudaRecord& record) {
   return Error{ErrorCode::kCancelled, "the wait was cancelled with its stream"};
 }
 
-// The GPU stores the value whatever is there, so what is reached already is left alone.
+// The GPU stores the value unconditionally, so a value that is reached already is not written.
 Status CudaStream::perform_signal(const SignalWork& signal) {
   if (reached(signal.semaphore->value(), signal.value)) return {};
   return context_.call("cuStreamWriteValue32", [&] {
@@ -381,8 +381,8 @@ Status CudaStream::perform_await(const AwaitWork& wait) {
   });
 }
 
-// On a stream of a green context a batch ends the process with a fault inside the driver (CUDA 13
-// on an H100): there each copy is issued by itself, some 2 µs each.
+// On a stream of a green context a batch crashes the process inside the driver (CUDA 13 on an
+// H100): there each copy is issued by itself, at some 2 µs each.
 Status CudaStream::issue_copies(CopyWork& work) {
   const std::size_t count = work.bytes.size();
   if (count > 1 && !context_.green()) {
@@ -399,8 +399,8 @@ Status CudaStream::issue_copies(CopyWork& work) {
   return {};
 }
 
-// One attribute, of all copies: sources are read in the order of the stream, because a source may
-// have been written by the work just before.
+// One attribute for all copies: sources are read in stream order, because the work just before may
+// have written a source.
 Status CudaStream::issue_batch(CopyWork& work) {
   CudaCopyAttributes attributes;
   attributes.source_order = kCudaSourceOrderStream;
@@ -418,7 +418,7 @@ Status CudaStream::launch(const Launch& launch) {
     return kCudaSuccess;
   }));
   if (launched.ok()) return {};
-  // The launcher speaks another language than the table; ask whether the GPU is lost.
+  // The launcher does not use the driver's table, so the driver is asked whether the GPU is lost.
   const int state = api_.cuStreamQuery(stream_);
   if (cuda_context_lost(state)) return context_.physical().check(state, "cuStreamQuery");
   return launched;

@@ -14,7 +14,7 @@ constexpr auto kLook = std::chrono::microseconds(100);
 constexpr int kLooksMax = 300'000;
 
 bool over(const std::uint32_t* word, std::uint32_t value) {
-  // An atomic_ref of what is only read still wants a word that is not const.
+  // atomic_ref needs a word that is not const even for reads.
   const std::atomic_ref counter(*const_cast<std::uint32_t*>(word));
   return reached(counter.load(std::memory_order_acquire), value);
 }

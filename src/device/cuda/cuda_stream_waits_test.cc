@@ -10,7 +10,7 @@
 namespace causeway::device {
 namespace {
 
-// Long enough for the other thread to do what it must not.
+// Long enough for the other thread to do what it must not do.
 void pause() {
   std::mutex mutex;
   std::condition_variable never;
@@ -45,7 +45,7 @@ TEST(CudaStreamWaits, NoStreamBeginsToWaitDuringAHold) {
   std::thread stream;
   {
     const CudaStreamWaits::Hold one(waits);
-    const CudaStreamWaits::Hold other(waits);  // as when an error undoes what was begun
+    const CudaStreamWaits::Hold other(waits);  // as when an error undoes earlier steps
     stream = std::thread([&] {
       waits.note(&word, 1);
       noted = true;
@@ -55,7 +55,7 @@ TEST(CudaStreamWaits, NoStreamBeginsToWaitDuringAHold) {
   }
   stream.join();
   EXPECT_TRUE(noted);
-  // The word goes to somebody else: nobody waits for it.
+  // The word is given to another semaphore, and no stream waits for it.
   waits.forget(&word);
   const CudaStreamWaits::Hold hold(waits);
 }

@@ -11,9 +11,9 @@ namespace {
 
 constexpr Nanos kRunMax = seconds(120);
 
-// One direction of a run: the same copy again and again on a stream of its own.
+// One direction of a run: the same copy repeatedly on a stream of its own.
 struct Way {
-  Device* device = nullptr;  // whose stream copies
+  Device* device = nullptr;  // the one whose stream copies
   Copy copy;
 };
 
@@ -28,7 +28,7 @@ class Meter {
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 
-  // Host buffer 0 is sent to all devices; each has another to send back to.
+  // Host buffer 0 is sent to all devices; for each device there is another one to send back to.
   Status set_up() {
     const Bytes all = options_.bytes * (1 + std::ssize(devices_));
     CAUSEWAY_ASSIGN(region_, memory_.allocate({.name = "link-rates", .bytes = all}));
@@ -50,7 +50,7 @@ class Meter {
   }
 
   Way in(std::size_t device) const { return {devices_[device], {first_[device], host(0), size()}}; }
-  // Sends another buffer than in() fills, so that both can run at once.
+  // Sends another buffer than the one that in() fills, so that both can run at once.
   Way out(std::size_t device) const {
     return {devices_[device], {host(1 + device), second_[device], size()}};
   }
@@ -68,7 +68,7 @@ class Meter {
     return LinkRate{rates[rates.size() / 2], rates.front(), rates.back()};
   }
 
-  // Round trip through a device, compared.
+  // Sends a buffer through a device and back, and compares.
   Status verify(std::size_t device) {
     CAUSEWAY_ASSIGN(const auto stream, devices_[device]->make_stream("verify"));
     const std::vector<Copy> steps = {{first_[device], host(0), size()},
@@ -96,8 +96,8 @@ class Meter {
     std::unique_ptr<Event> end;
   };
 
-  // Bytes per second of all ways together, from the first begin to the last end, by the devices'
-  // own events.
+  // Bytes per second of all directions together, from the first begin to the last end, by the
+  // devices' own events.
   Result<double> run_once(const std::vector<Way>& ways) {
     std::vector<Timed> timed(ways.size());
     for (std::size_t w = 0; w < ways.size(); ++w) {
@@ -134,7 +134,7 @@ class Meter {
   std::vector<MemoryAddress> first_, second_;  // two buffers of each device
 };
 
-// Ends that cannot copy directly are left out.
+// Pairs that cannot copy directly are left out.
 Status measure_peers(Meter& meter, std::size_t devices, MachineLinkRates& rates) {
   for (std::size_t a = 0; a < devices; ++a) {
     for (std::size_t b = 0; b < devices; ++b) {

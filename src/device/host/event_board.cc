@@ -7,7 +7,7 @@
 namespace causeway::device {
 namespace {
 
-// Longer waits would overflow the library's deadline; a year is as good as for ever.
+// Longer waits would overflow the library's deadline; a year stands for ever.
 constexpr Nanos kWaitMax = seconds(365 * 24 * 3600);
 
 }  // namespace
@@ -54,7 +54,7 @@ EventRecord EventBoard::latest(std::int64_t event) const {
   return {event, events_.at(event).begun};
 }
 
-// An event that is gone was done before it went.
+// An event that was destroyed was done before.
 bool EventBoard::is_done(const EventRecord& record) const {
   const auto found = events_.find(record.event);
   return found == events_.end() || found->second.completed >= record.record;

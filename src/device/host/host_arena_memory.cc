@@ -29,7 +29,7 @@ class HostArenaMemory final : public ArenaMemory {
 
   std::byte* base() const override { return base_; }
 
-  // The kernel's new pages are zeroed in any case.
+  // The kernel's new pages are always zeroed.
   Status map(Bytes offset, Bytes bytes, Fill /*fill*/) override {
     CAUSEWAY_ASSIGN(const MemoryHeadroom headroom, read_memory_headroom());
     if (bytes > headroom.bytes) {
@@ -43,7 +43,7 @@ class HostArenaMemory final : public ArenaMemory {
     }
     taken_ += bytes.count;
     ::madvise(begin, to_size(bytes), MADV_HUGEPAGE);
-    // Before Linux 5.14 pages come as they are touched, which only costs time then.
+    // Before Linux 5.14 pages appear when they are touched, which costs time then.
     if (::madvise(begin, to_size(bytes), MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
       const int cause = errno;
       unmap(offset, bytes);
@@ -62,12 +62,12 @@ class HostArenaMemory final : public ArenaMemory {
       ::mprotect(begin, to_size(bytes), PROT_NONE);
       return;
     }
-    // In place of what is shared, which would keep its pages: addresses as they were reserved.
+    // Replaces shared pages, which would otherwise stay in memory, by addresses without access.
     ::mmap(begin, to_size(bytes), PROT_NONE, kReserved | MAP_FIXED, -1, 0);
     shared_.erase(shared_.lower_bound(offset), shared_.lower_bound(offset + bytes));
   }
 
-  // Private pages cannot show at two addresses: the source becomes shared ones first.
+  // Private pages cannot show at two addresses, so the source is made shared first.
   Status alias(Bytes offset, Bytes bytes, Bytes source) override {
     for (Bytes at; at < bytes; at += extent_) {
       if (Status aliased = alias_extent(offset + at, source + at); !aliased.ok()) {
@@ -82,7 +82,7 @@ class HostArenaMemory final : public ArenaMemory {
   Bytes taken() const override { return Bytes(taken_.load()); }
 
  private:
-  // How much of the range they were.
+  // How much of the range had such pages.
   Bytes forget_aliases(Bytes offset, Bytes bytes) {
     const auto begin = aliases_.lower_bound(offset), end = aliases_.lower_bound(offset + bytes);
     const Bytes were = extent_ * std::distance(begin, end);
@@ -100,7 +100,7 @@ class HostArenaMemory final : public ArenaMemory {
       shared_.insert(source);
     }
     shared_.insert(offset);
-    // Of shared pages, an old size of nothing leaves the old place as it is.
+    // For shared pages an old size of 0 leaves the old mapping as it is.
     if (::mremap(from, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base_ + offset.count) ==
         MAP_FAILED) {
       return failed();

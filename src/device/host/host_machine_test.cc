@@ -150,11 +150,12 @@ TEST_F(HostMachineTest, MissingPathsAreUnsupported) {
   EXPECT_TRUE(copy(stream(), {arena(kib(1)), arena(Bytes(0)), kib(1)}).ok());  // within one
 }
 
-// Time of the model passes on the machine's clock, so these compare durations with bounds that
-// hold on a busy machine: never faster than the model, and the order that it dictates.
+// The model's time passes on the machine's clock, so these compare durations with bounds that hold
+// on a busy machine: never faster than the model, and in the order that it gives.
 class PacedTest : public HostMachineTest {
  protected:
-  // Runs copies, each on a stream of its own; when each was done, in seconds from the start.
+  // Runs copies, each on a stream of its own; returns when each was done, in seconds from the
+  // start.
   struct Timed {
     Copy copy;
     CopyPriority priority = CopyPriority::kStep;
@@ -235,7 +236,7 @@ TEST_F(PacedTest, VirtualTimeDecides) {
   ASSERT_TRUE(s->record(*event).ok());
   EXPECT_EQ(event->wait(millis(30)).error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(machine->accounted(0), Bytes(0));
-  // The transfer starts when its thread gets there, so more than once may be needed.
+  // The transfer starts when its thread runs, so more than one attempt may be needed.
   int jumps = 0;
   do {
     clock.advance(seconds(2));

@@ -6,7 +6,7 @@
 
 namespace causeway::device {
 
-// The counter may be gone once its new value can be seen, so nothing touches it after that.
+// The counter may be destroyed once its new value can be seen, so nothing touches it after that.
 void SemaphoreBoard::raise(std::atomic<std::uint32_t>& counter, std::uint32_t value) {
   const std::lock_guard lock(mutex_);
   if (reached(counter.load(std::memory_order_relaxed), value)) return;

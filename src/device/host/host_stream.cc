@@ -157,14 +157,14 @@ void HostStream::loop() {
     if (stop_.load()) failure_.cancel();
     const std::optional<Error> failure = failure_.first();
     lock.unlock();
-    // After a failure nothing is done any more, but threads that wait for an event must hear of it.
+    // After a failure no work is done any more, but threads that wait for an event must be told.
     Status status;
     if (const auto* mark = std::get_if<RecordWork>(&work)) {
       machine_.events.complete(mark->record, machine_.clock.now(), failure);
     } else if (!failure) {
       status = perform(work);
     }
-    work = RunWork{};  // what it holds is freed before anyone hears that it is done
+    work = RunWork{};  // freed before a waiter learns that it is done
     lock.lock();
     if (!status.ok()) failure_.set(status.error());
     ++completed_;

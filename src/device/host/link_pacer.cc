@@ -7,22 +7,22 @@
 namespace causeway::device {
 namespace {
 
-// Small enough to be smooth at the bandwidths of tests, large enough that locking does not show.
+// Small enough to be smooth at the bandwidths of tests, large enough that locking costs little.
 constexpr std::size_t kChunkPaced = 256 << 10;
-// Without links only cancelling has to wait for a chunk, and memcpy likes long runs.
+// Without links only a cancellation has to wait for a chunk, and memcpy is faster on long runs.
 constexpr std::size_t kChunkFree = 16 << 20;
-// The clock may be one that does not run with real time, so waits look at it again this often.
+// The clock may be another than real time, so waits read it again this often.
 constexpr Nanos kLookMax = millis(1);
 constexpr Nanos kLookMin = micros(20);
 
 }  // namespace
 
-// Walks through the pieces of a transfer.
+// Iterates over the pieces of a transfer.
 class LinkPacer::Cursor {
  public:
   explicit Cursor(std::span<const CopyPiece> pieces) : pieces_(pieces) {}
 
-  // Copies up to `most` bytes; how many: 0 at the end.
+  // Copies up to `most` bytes; returns how many, 0 at the end.
   std::size_t copy_chunk(std::size_t most) {
     std::size_t copied = 0;
     while (copied < most && piece_ < pieces_.size()) {
@@ -67,10 +67,10 @@ Status LinkPacer::move(CopyEnds ends, std::span<const CopyPiece> pieces, CopyPri
   std::unique_lock lock(mutex_);
   if (path != nullptr) {
     flow = model_->start({total, path->route, priority, path->latency, path->costs}, clock_.now());
-    changed_.notify_all();  // others have become slower
+    changed_.notify_all();  // other transfers have become slower
   }
   while (!stop.load()) {
-    std::optional<Bytes> crossed;  // none: all
+    std::optional<Bytes> crossed;  // nullopt: all bytes
     if (path != nullptr) {
       model_->advance(clock_.now());
       model_->take_ended();
@@ -89,12 +89,12 @@ Status LinkPacer::move(CopyEnds ends, std::span<const CopyPiece> pieces, CopyPri
   }
   if (path != nullptr) {
     model_->cancel(flow, clock_.now());
-    changed_.notify_all();  // others have become faster
+    changed_.notify_all();  // other transfers have become faster
   }
   return Error{ErrorCode::kCancelled, "the copy was cancelled with its stream"};
 }
 
-// Until `next_byte` bytes may have crossed, or something has changed.
+// Waits until `next_byte` bytes may have crossed, or something has changed.
 void LinkPacer::wait_for_link(std::unique_lock<std::mutex>& lock, FlowId flow, Bytes next_byte) {
   const auto due = model_->when_moved(flow, next_byte);
   const Nanos wait = due ? std::clamp(*due - clock_.now(), kLookMin, kLookMax) : kLookMax;

@@ -205,7 +205,7 @@ TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
       copies.push_back({arena(at), host(at), kib(4)});
     }
     for (const bool behind_work : {false, true}) {
-      fill(host_, random);  // or an earlier round's bytes would do
+      fill(host_, random);  // otherwise an earlier round's bytes would pass
       Door door;
       if (behind_work) {
         ASSERT_TRUE(s->run([&] { return door.pass(); }).ok());
@@ -219,7 +219,7 @@ TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
         door.open();
       }
       const bool spun = mark->spin(kPatience).value();
-      EXPECT_TRUE(spun || behind_work);  // what has not begun may be given up
+      EXPECT_TRUE(spun || behind_work);  // what has not begun may be left early
       ASSERT_TRUE(mark->wait(kPatience).ok());
       for (const Copy& copy : copies) {
         const auto sent = host_.subspan(to_size(copy.source.offset), to_size(kib(4)));
@@ -227,7 +227,7 @@ TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
         EXPECT_TRUE(std::equal(sent.begin(), sent.end(), seen.begin(), seen.end()));
       }
     }
-    // Refused, a copy leaves the event and the stream as they were.
+    // A copy that is refused leaves the event and the stream as they were.
     const Copy bad{arena(mib(8)), host(Bytes(0)), kib(1)};
     EXPECT_EQ(s->copy_marked({&bad, 1}, CopyPriority::kStep, *mark).error().code,
               ErrorCode::kInvalidArgument);
@@ -239,7 +239,7 @@ TEST_P(DeviceConformance, MarkedCopiesAreCopiesAndTheirMark) {
   ASSERT_TRUE(s->copy_marked({&one, 1}, CopyPriority::kStep, *failed).ok());
   EXPECT_EQ(failed->wait(kPatience).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(failed->spin(kPatience).error().code, ErrorCode::kCorrupt);
-  // A stream that has failed long ago says so by the event, too.
+  // A stream that failed long ago reports that by the event, too.
   EXPECT_EQ(s->synchronize(kPatience).error().code, ErrorCode::kCorrupt);
   const auto later = event();
   ASSERT_TRUE(s->copy_marked({&one, 1}, CopyPriority::kStep, *later).ok());
@@ -465,7 +465,7 @@ TEST_P(DeviceConformance, ArenasChurn) {
     if (!held.empty() && random.chance(0.45)) {
       const auto which = static_cast<std::size_t>(random.below(std::ssize(held)));
       std::swap(held[which], held.back());
-      // What was written is still there, and goes.
+      // The written bytes are still there, and then are removed.
       const Copy back{host(Bytes(0)),
                       MemoryAddress::in_arena(device->id(), held.back().extents.offset()), kib(4)};
       ASSERT_TRUE(copy(*s, back).ok());
@@ -535,8 +535,8 @@ TEST_P(DeviceConformance, RangesChurnBesideCopies) {
   EXPECT_TRUE(s->synchronize(kPatience).ok());
 }
 
-// What a copy writes by one address, a later one reads by the other, also once the range has
-// churned.
+// What a copy writes by one address a later one reads by the other, even after memory of the range
+// has come and gone.
 TEST_P(DeviceConformance, AliasesShowTheSameBytes) {
   const auto device =
       machine_->open({.name = "aliases", .arena_bytes = kConformanceExtent * 1024}).value();

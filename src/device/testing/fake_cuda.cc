@@ -15,7 +15,7 @@ constexpr int kInvalidValue = 1;
 constexpr int kInvalidContext = 201;
 constexpr unsigned kSmUnit = 8;
 
-// The driver's functions take no state of ours, so there is one driver at a time.
+// The driver's functions take no state of ours, so only one driver exists at a time.
 FakeCuda* driver = nullptr;
 
 void* pointer(CudaDevicePointer address) { return reinterpret_cast<void*>(address); }
@@ -191,7 +191,7 @@ struct FakeCudaEntries {
     const Lock lock(driver->mutex_);
     const auto found = driver->mappings_.find(address);
     if (found == driver->mappings_.end() || found->second.bytes != bytes) return kInvalidValue;
-    // Also in place of pages that show at another address.
+    // Also replaces pages that show at another address.
     ::mmap(pointer(address), bytes, PROT_NONE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     auto& allocation = driver->allocations_[found->second.handle];
@@ -210,7 +210,7 @@ struct FakeCudaEntries {
       done += found->second.bytes;
     }
     ::mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE);
-    // The driver promises nothing about new memory.
+    // The driver promises nothing about the contents of new memory.
     for (std::size_t i = 0; i < bytes; i += 65'536) {
       static_cast<unsigned char*>(pointer(address))[i] = 0xAB;
     }
@@ -369,7 +369,7 @@ struct FakeCudaEntries {
     driver->enqueue(stream, [&on, event, record] { return reach(on, event, record); });
     return 0;
   }
-  // A stream has come to an event's record; the event may be gone, or recorded again.
+  // A stream has reached an event's record; the event may be destroyed, or recorded again, by then.
   static bool reach(FakeCuda::Stream& on, CUevent_st* event, std::int64_t record) {
     driver->blocked_records_.erase(record);
     on.polls = driver->options_.polls_until_ready;
@@ -563,7 +563,7 @@ bool FakeCuda::map_again(CudaDevicePointer address, Allocation& allocation,
     return false;
   }
   allocation.shared = true;
-  // Of shared pages, an old size of nothing leaves the old place as it is.
+  // For shared pages an old size of 0 leaves the old mapping as it is.
   return ::mremap(from, 0, allocation.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(address)) !=
          MAP_FAILED;
 }
@@ -612,7 +612,7 @@ void FakeCuda::enqueue(CUstream_st* stream, std::function<bool()> work) {
   if (!blocked.empty() || !work()) blocked.push_back(std::move(work));
 }
 
-// One stream's work may be what another's waits for.
+// Work of one stream may be what another stream waits for.
 void FakeCuda::advance() {
   for (bool any = true; any;) {
     any = false;
@@ -623,7 +623,7 @@ void FakeCuda::advance() {
   }
 }
 
-// What streams wait for or write is reachable and aligned.
+// Checks that words that streams wait for or write are reachable and aligned.
 int FakeCuda::stream_word(CUstream_st* stream, CudaDevicePointer address) const {
   const Context* context = streams_.at(stream)->context;
   if (address % 4 != 0 || !reachable(address, 4, context->gpu)) return kInvalidValue;

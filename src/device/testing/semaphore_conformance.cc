@@ -75,7 +75,7 @@ TEST_P(DeviceConformance, SemaphoresOnlyGrow) {
   ASSERT_TRUE(s->signal(*counter, 9).ok());
   ASSERT_TRUE(s->synchronize(kPatience).ok());
   EXPECT_EQ(counter->value(), 9u);
-  // What is reached is not waited for.
+  // There is no wait for a value that is reached.
   for (std::uint32_t i = 0; i < 1'000; ++i) ASSERT_TRUE(s->wait(*counter, i % 10).ok());
   ASSERT_TRUE(s->synchronize(kPatience).ok());
   const Nanos begin = clock_.now();
@@ -141,7 +141,7 @@ TEST_P(DeviceConformance, AFailedStreamRaisesNothing) {
   EXPECT_EQ(a->synchronize(kPatience).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(b->synchronize(millis(5)).error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(done->value(), 0u);
-  done->raise(1);  // the owner's to do
+  done->raise(1);  // the owner must do it
   EXPECT_TRUE(b->synchronize(kPatience).ok());
   EXPECT_TRUE(ran);
 }
@@ -166,7 +166,7 @@ TEST_P(DeviceConformance, DestroyingAStreamForgetsItsSemaphores) {
   door.open();
   s.reset();
   EXPECT_EQ(unraised->value(), 0u);
-  // And of one that waits on the device, once the owner has raised.
+  // And the same for one that waits on the device, once the owner has raised.
   s = stream();
   ASSERT_TRUE(s->wait(*never, 1).ok());
   never->raise(1);

@@ -1,9 +1,9 @@
-// The symbols that programs see: the driver's copies, what may wait for them, and the two ways to
-// look functions up. Programs that link libcuda meet the exported ones; the CUDA runtime, shared or
-// static, opens libcuda and asks dlsym() for cuGetProcAddress and that for everything else, so that
-// hooking both covers it without a runtime symbol.
+// The symbols that programs see: the driver's copies, the calls that may wait for copies, and the
+// two ways to look functions up. Programs that link libcuda use the exported symbols. The CUDA
+// runtime, shared or static, opens libcuda, asks dlsym() for cuGetProcAddress and that for
+// everything else, so that hooking these two covers it without a runtime symbol.
 //
-// Not part of the library that tests link: only libcauseway-preload.so has these.
+// Only libcauseway-preload.so has these; the library that tests link does not.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ CudaDevicePointer address(const void* pointer) {
   return reinterpret_cast<CudaDevicePointer>(pointer);
 }
 
-// Whether each copy's source is read in the order of the stream, or whenever.
+// Whether each copy's source may be read in the order of the stream.
 bool orders_allow(const CudaCopyAttributes* attributes, std::size_t count) {
   constexpr int kAny = 3;
   for (std::size_t i = 0; i < count; ++i) {
@@ -50,7 +50,7 @@ bool orders_allow(const CudaCopyAttributes* attributes, std::size_t count) {
   return true;
 }
 
-constexpr std::size_t kCountMax = std::size_t{1} << 20;  // of a batch that is looked into
+constexpr std::size_t kCountMax = std::size_t{1} << 20;  // larger batches are the driver's
 
 struct Batch {
   const CudaDevicePointer* targets;
@@ -79,7 +79,8 @@ Function entry_of(const Native& native, Function CudaApi::*member) {
   return native.api.*member;
 }
 
-// The driver is loaded: the program calls a function of it.
+// Calls the driver's own function. The driver is loaded, because the program calls a function of
+// it.
 template <typename Member, typename... Arguments>
 int native_call(Member member, Arguments... arguments) {
   const Native* const native = Process::get().native();
@@ -87,13 +88,13 @@ int native_call(Member member, Arguments... arguments) {
   return entry_of(*native, member)(arguments...);
 }
 
-// The open session if it holds streams up, or nullptr.
+// The open session if its settings allow holding streams, or nullptr.
 Session* holding_session() {
   Session* const session = Process::get().session();
   return session != nullptr && session->holds() ? session : nullptr;
 }
 
-// Once nothing is held, or after `most`.
+// Makes the call once no stream is held, or after `most`.
 template <typename Member, typename... Arguments>
 int settled_call(causeway::Nanos most, Member member, Arguments... arguments) {
   Session* const session = holding_session();
@@ -103,7 +104,7 @@ int settled_call(causeway::Nanos most, Member member, Arguments... arguments) {
   return native_call(member, arguments...);
 }
 
-// 0: pageable.
+// The memory type of an address; 0: pageable.
 unsigned type_of(const Native& native, CudaDevicePointer pointer) {
   unsigned type = kCudaMemoryDevice;
   int attribute = kCudaPointerMemoryType;
@@ -112,16 +113,17 @@ unsigned type_of(const Native& native, CudaDevicePointer pointer) {
   return result == 0 ? type : kCudaMemoryDevice;
 }
 
-// Whether the driver's copy returns when it is done: a synchronous one but within GPUs, and one
-// that the processor has a part in, which waits for what the stream has before it.
+// Whether the driver's copy returns only when it is done. That is so for synchronous copies except
+// those within or between GPUs, and for asynchronous ones that the processor takes part in: these
+// wait for earlier work of their stream.
 bool waits(const Native& native, const CopyCall& call, bool synchronous) {
   const unsigned to = type_of(native, call.target), from = type_of(native, call.source);
   if (synchronous) return to != kCudaMemoryDevice || from != kCudaMemoryDevice;
   return to == 0 || from == 0 || (to == kCudaMemoryHost && from == kCudaMemoryHost);
 }
 
-// What was not taken over. Behind a stream that is held up a copy that waits in the driver would
-// keep the engine out of it (docs/decisions/0005-stand-in.md).
+// Makes a copy that was not taken over. A copy that waits in the driver behind a held stream would
+// keep the engine out of the driver (docs/decisions/0005-stand-in.md).
 template <typename Member, typename... Arguments>
 int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous,
                 Member member, Arguments... arguments) {
@@ -139,8 +141,8 @@ int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool sync
   return native_call(member, arguments...);
 }
 
-// A copy of `named`, which is the program's stream, null streams by their names. `rest`: what the
-// call has behind the bytes.
+// A copy in the program's stream `named`; null streams go by their names. `rest`: the arguments of
+// the call that follow the number of bytes.
 template <typename Member, typename Target, typename Source, typename... Rest>
 int copy_call(CUstream_st* named, bool synchronous, Member member, Target target, Source source,
               std::size_t bytes, Rest... rest) {
@@ -152,7 +154,7 @@ int copy_call(CUstream_st* named, bool synchronous, Member member, Target target
   return left_copies({&call, 1}, named, synchronous, member, target, source, bytes, rest...);
 }
 
-// Null streams and the like are errors of these functions: the driver's to tell.
+// Null streams and other wrong arguments are errors of these functions, which the driver reports.
 template <typename Member, typename... Arguments>
 int batch_call(const Batch& batch, const CudaCopyAttributes* attributes,
                std::size_t attribute_count, CUstream_st* stream, Member member,
@@ -174,14 +176,14 @@ int batch_call(const Batch& batch, const CudaCopyAttributes* attributes,
   return left_copies(calls, stream, false, member, arguments...);
 }
 
-// Kernels, each in its context, and executable graphs that need not be loaded any more, as far as
-// was seen.
+// Code that is loaded already, as far as was seen: kernels, each in its context, and executable
+// graphs.
 class LoadedCode {
  public:
   using Code = std::pair<CUctx_st*, const void*>;  // of a graph: without its context
 
   static LoadedCode& get() {
-    static auto& one = *std::make_unique<LoadedCode>().release();  // used until the very end
+    static auto& one = *std::make_unique<LoadedCode>().release();  // never destroyed
     return one;
   }
   bool has(const Code& code) {
@@ -210,7 +212,7 @@ template <typename Member, typename... Arguments>
 int launch_of(const LoadedCode::Code& code, Member member, Arguments... arguments) {
   if (LoadedCode::get().has(code)) return native_call(member, arguments...);
   const int result = settled_call(Session::kShortWait, member, arguments...);
-  // Not before: another thread that launches it meanwhile would not wait, too.
+  // It is added only now: added earlier, another thread's first launch meanwhile would not wait.
   if (result == 0) LoadedCode::get().add(code);
   return result;
 }
@@ -316,7 +318,7 @@ CAUSEWAY_BATCH_HOOK(CudaApi, cuMemcpyBatchAsync_v2,
   }
 #define CAUSEWAY_PRELOAD_SETTLING_HOOK(name, parameters, arguments) \
   CAUSEWAY_SETTLED_HOOK(Session::kUntilIdle, name, parameters, arguments)
-// What comes in an unloaded kernel's place may have its address.
+// A kernel that is loaded after an unloaded one may have its address.
 #define CAUSEWAY_PRELOAD_UNLOADING_HOOK(name, parameters, arguments)                              \
   CAUSEWAY_EXPORT int name parameters {                                                           \
     const int result = settled_call(Session::kUntilIdle, &Native::name, CAUSEWAY_BARE arguments); \
@@ -399,7 +401,7 @@ CAUSEWAY_EXPORT int cuGraphLaunch_ptsz(CUgraphExec_st* graph, CUstream_st* strea
   return graph_launch(&Native::cuGraphLaunch_ptsz, graph, stream);
 }
 
-// Our streams, flags and staging memory go with the context.
+// Our streams, flags and staging memory are destroyed with the context.
 CAUSEWAY_EXPORT int cuDevicePrimaryCtxReset(int device) {
   Process::get().retire();
   return native_call(&Native::cuDevicePrimaryCtxReset, device);
@@ -418,7 +420,7 @@ namespace {
 
 enum class Threading { kEither, kLegacy, kPerThread };
 
-// A hooked function: its symbol, and what cuGetProcAddress knows it by.
+// A hooked function: its symbol, and the name that cuGetProcAddress knows it by.
 struct Hook {
   const char* symbol;
   const char* base;
@@ -427,7 +429,7 @@ struct Hook {
   Threading threading;
   void* ours;
   void* (*theirs)(const Native& native);
-  bool for_holding = false;  // of no use unless streams are held up: then programs get the driver's
+  bool for_holding = false;  // hooked only when streams may be held
 };
 
 constexpr int kAnyVersion = 1'000'000;
@@ -512,7 +514,7 @@ const Hook kHooks[] = {
     CAUSEWAY_HOLDING_HOOK(cuModuleUnload, "cuModuleUnload", 2'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuLibraryUnload, "cuLibraryUnload", 12'000, kEither),
     CAUSEWAY_HOLDING_HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4'000, kEither),
-    // The runtime of CUDA 13 asks for this one still.
+    // The runtime of CUDA 13 still asks for this function.
     CAUSEWAY_HOOK(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7'000, 10'999, kEither),
     CAUSEWAY_HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11'000, kAnyVersion,
                   kEither),
@@ -530,7 +532,7 @@ bool serves(const Hook& hook, const char* name, int version, std::uint64_t flags
   return per_thread_wanted == (hook.threading == Threading::kPerThread);
 }
 
-// What the driver found under a name, or our function in its place.
+// Returns what the driver found under a name, or our function in its place.
 void stand_before(const char* name, void** found, int version, std::uint64_t flags) {
   const Native* const native = Process::get().native();
   if (native == nullptr || name == nullptr || found == nullptr || *found == nullptr) return;
@@ -558,8 +560,9 @@ CAUSEWAY_EXPORT int cuGetProcAddress_v2(const char* name, void** found, int vers
 
 namespace causeway::preload {
 
-// Looked up by version, which our own dlsym has none of. Without a lock of ours (a static that is
-// made at first use has one): a thread that holds the loader's may come here, too.
+// The real dlsym, looked up with a version, which our own dlsym does not have. No lock of ours is
+// taken (a static that is made at first use would take one), because a thread that holds the
+// loader's lock may come here.
 DlSym real_dlsym() {
   static std::atomic<DlSym> known{nullptr};
   if (const DlSym found = known.load(std::memory_order_acquire)) return found;
@@ -574,8 +577,8 @@ DlSym real_dlsym() {
 
 }  // namespace causeway::preload
 
-// For dlsym() below: ours for a name of the driver's library that is hooked; nullptr: go on to the
-// real one, which is left in `real`.
+// For dlsym() below: our function when `name` is a hooked name of the driver's library. nullptr:
+// the caller continues with the real function, which is left in `real`.
 extern "C" __attribute__((visibility("hidden"))) void* causeway_find_hook(void* library,
                                                                           const char* name,
                                                                           DlSym* real) {
@@ -588,7 +591,7 @@ extern "C" __attribute__((visibility("hidden"))) void* causeway_find_hook(void* 
     if (std::strcmp(name, hook.symbol) != 0 || !is_used(hook)) continue;
     void* const found = (*real)(library, name);
     const Native* const native = found == nullptr ? nullptr : Process::get().native();
-    // Not the function of the same name in another library.
+    // A function of the same name in another library is not replaced.
     return native != nullptr && found == hook.theirs(*native) ? hook.ours : nullptr;
   }
   return nullptr;
@@ -631,7 +634,7 @@ __asm__(
 
 namespace {
 
-// A table as dlsym() and cuGetProcAddress() look it up.
+// Whether dlsym() and cuGetProcAddress() can look the hook up.
 bool is_sound(const Hook& hook) {
   return hook.ours != nullptr && hook.version_min <= hook.version_max &&
          std::strncmp(hook.symbol, hook.base, std::strlen(hook.base)) == 0;

@@ -1,5 +1,5 @@
-// A library that stands before one of libc's functions and calls the next: a library that
-// interposes dlsym() must not change what "next" is for it.
+// A library that stands before a function of libc and calls the next one: a library that interposes
+// dlsym() must not change which function RTLD_NEXT finds for it.
 #include <dlfcn.h>
 
 extern "C" __attribute__((visibility("default"))) long labs(long value) {

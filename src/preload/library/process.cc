@@ -21,7 +21,7 @@ constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
 constexpr Nanos kGraceMax = seconds(2);
 constexpr Nanos kOpeningMax = seconds(20);
 
-// Kept loaded from then on.
+// The driver's library, which then stays loaded.
 void* driver_library() {
   static std::atomic<void*> known{nullptr};
   if (void* const found = known.load()) return found;
@@ -74,8 +74,8 @@ const Native* Process::native() {
   const Native* native = native_.load(std::memory_order_acquire);
   if (native != nullptr) return native;
   if (driver_library() == nullptr) return nullptr;
-  // Without a lock of ours: a library's constructor, which runs under the loader's, may come here
-  // while another thread is about to wait for that one.
+  // This takes no lock of ours: a library's constructor, which runs under the loader's lock, may
+  // come here while another thread is about to wait for that lock.
   auto table = std::make_unique<const Native>(load_native(look_up_in_driver));
   if (native_.compare_exchange_strong(native, table.get())) return table.release();
   return native;
@@ -91,8 +91,8 @@ void Process::set_up() {
   threshold_.store(to_size(settings_.threshold));
 }
 
-// A forked process has neither our threads nor the driver's. If the session was never opened it may
-// use the GPU like any other.
+// A forked process has neither our threads nor the driver's. If no session was opened before the
+// fork, it may use the GPU like any other process.
 void Process::after_fork() {
   settings_.statistics.clear();
   CAUSEWAY_DCHECK(phase_.load() != Phase::kClosed || session_.load() == nullptr,
@@ -119,7 +119,8 @@ std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* 
   const bool never_ours = synchronous ? settings_.native_sync : settings_.async == Async::kNative;
   Session* session = session_.load(std::memory_order_acquire);
   if (session == nullptr && !never_ours) {
-    // A copy that is captured is never ours, and what opens a session ends a capture of its thread.
+    // A captured copy is never taken over, and opening a session would end a capture of this
+    // thread.
     const Native* const table = native();
     if (table == nullptr || !is_capturing(*table, stream)) begin_opening();
     session = session_.load(std::memory_order_acquire);
@@ -174,20 +175,20 @@ void Process::open() {
 
 void Process::close() {
   threshold_.store(kEverything);
-  // A forked process lacks the thread that would unlock it.
+  // A forked process lacks the thread that would unlock the mutex.
   if (phase_.load() != Phase::kOff) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(kOpeningMax.count),
                       [&] { return phase_.load() != Phase::kOpening; });
     if (phase_.load() == Phase::kClosed) phase_.store(Phase::kOff);
   }
-  // Stays where it is: another thread may be in it.
+  // The session stays, because another thread may be in it.
   if (Session* session = session_.load()) session->retire(kGraceMax);
   write_statistics();
 }
 
-// A session that is being opened uses contexts that may go at any moment: it is waited for. Before
-// there is one nothing of ours goes: many a program begins with a reset.
+// A session that is being opened uses contexts that may be destroyed at any moment, so its opening
+// is waited for. Before that nothing of ours can be destroyed; many programs begin with a reset.
 void Process::retire() {
   if (phase_.load() == Phase::kClosed || phase_.load() == Phase::kOff) return;
   threshold_.store(kEverything);

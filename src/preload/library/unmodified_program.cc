@@ -1,4 +1,4 @@
-// A program that knows nothing of the preload library, for tests with the fake driver: it finds the
+// A program without any use of the preload library, for tests with the fake driver. It finds the
 // driver's functions as the CUDA runtime does, by dlsym() alone, or by linking libcuda.
 //
 //   unmodified_program runtime|dlsym|linked CASE
@@ -14,7 +14,7 @@
 #include <string>
 
 extern "C" {
-// Of probe_library.cc: labs(), which calls the next one, and adds a million.
+// A function of probe_library.cc: labs(), which calls the next labs() and adds a million.
 long labs(long);
 #ifdef CAUSEWAY_LINKED
 int cuInit(unsigned);
@@ -127,7 +127,7 @@ Functions functions(const std::string& how) {
   get(f.out_of_thread, "cuMemcpyDtoH", 7000, "cuMemcpyDtoH_v2_ptds", true);
   get(f.out_async, "cuMemcpyDtoHAsync", 3020, "cuMemcpyDtoHAsync_v2");
   get(f.run, "cuLaunchKernel", 4000, "cuLaunchKernel");
-  // As the runtime of CUDA 13 does.
+  // The runtime of CUDA 13 does this.
   get(f.reset, "cuDevicePrimaryCtxReset", 7000, "cuDevicePrimaryCtxReset");
   return f;
 #endif
@@ -158,7 +158,7 @@ struct Program {
   void* stream = nullptr;
 };
 
-// Six large copies by every way, and a small one.
+// Six large copies by every function, and a small one.
 void copies(Program& p) {
   p.fill(1);
   expect(p.f.in(p.device, p.host, kBytes) == 0, "in");
@@ -191,7 +191,7 @@ void frees(Program& p) {
 
 void wait_for_ever(void*) { pause(); }
 
-// The process ends with a stream that never comes to its copies.
+// The process ends while a stream never comes to its copies.
 void exits(Program& p) {
   expect(p.f.in(p.device, p.host, kBytes) == 0, "in");
   expect(p.f.launch(p.stream, wait_for_ever, nullptr) == 0, "launch");
@@ -204,7 +204,7 @@ void forks(Program& p) {
   p.fill(5);
   expect(p.f.in(p.device, p.host, kBytes) == 0, "in");
   const pid_t child = fork();
-  // The driver is of no use in it, but the process must end.
+  // The child cannot use the driver, but it must end.
   if (child == 0) std::exit(7);
   int status = 0;
   expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7,
@@ -213,7 +213,7 @@ void forks(Program& p) {
   p.same();
 }
 
-// Kernels that are loaded beside copies and behind them, half of them twice.
+// Kernels that are loaded beside copies and after them, half of them twice.
 void loads(Program& p) {
   p.fill(6);
   for (int i = 0; i < 10; ++i) {
@@ -225,8 +225,8 @@ void loads(Program& p) {
   p.same();
 }
 
-// Copies that wait in the driver for copies before them, whatever their size: of pageable memory,
-// and within the host.
+// Copies that wait in the driver for earlier copies, whatever their size: of pageable memory, and
+// within the host.
 void pageable(Program& p) {
   const auto own = std::make_unique<unsigned char[]>(kBytes);
   for (int i = 0; i < 10; ++i) {
@@ -244,7 +244,7 @@ void pageable(Program& p) {
   p.same();
 }
 
-// All contexts go, with a copy under way, and come again.
+// All contexts are destroyed while a copy is under way, and are made again.
 void resets(Program& p) {
   expect(p.f.in_async(p.device, p.host, kBytes, p.stream) == 0, "in, stream");
   for (int gpu = 0; gpu < 4; ++gpu) expect(p.f.reset(gpu) == 0, "reset");
@@ -266,7 +266,7 @@ void captures_first(Program& p) {
   copies(p);
 }
 
-// As many a program does at its start.
+// Many programs do this at their start.
 void resets_first(Program& p) {
   for (int gpu = 0; gpu < 4; ++gpu) expect(p.f.reset(gpu) == 0, "reset");
   expect(p.f.create_stream(&p.stream, 1, 0) == 0, "stream");
@@ -279,7 +279,7 @@ bool is_of(const char* library, void* function) {
   return dladdr(function, &info) != 0 && std::strstr(info.dli_fname, library) != nullptr;
 }
 
-// One name, two functions: which depends on the version asked for.
+// One name for two functions; the version that is asked for decides which.
 void looks_up(Program& p) {
   for (const int version : {10'000, 11'000, 11'040, 11'999}) {
     void* const found = find("runtime", "cuGraphInstantiate", version, false, "");

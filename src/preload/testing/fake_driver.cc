@@ -57,7 +57,7 @@ struct CUctx_st {
   std::atomic<unsigned long long> id{1};
 };
 
-// Work done in order by a thread of its own.
+// A stream's work, done in order by a thread of its own.
 struct CUstream_st {
   using Work = std::function<void()>;
 
@@ -103,7 +103,7 @@ struct CUstream_st {
     }
   }
 
-  // The real driver crashes when it is given a stream of a context that is no more.
+  // The real driver crashes when it is given a stream of a context that was destroyed.
   void expect_alive() const {
     if (context->id.load() == life) return;
     std::fprintf(stderr, "FAILED: a stream of a context that was reset is used\n");
@@ -154,7 +154,7 @@ struct Driver {
   std::map<CudaDevicePointer, Block> blocks;
   std::map<unsigned long long, int> handles;  // of physical memory: its GPU
   unsigned long long next_handle = 1;
-  // Destroyed streams end with the process: their work may still be under way.
+  // Destroyed streams live until the process ends, because their work may still be under way.
   std::mutex streams_mutex;
   std::vector<CUstream_st*> streams;
   std::map<CUctx_st*, CUstream_st*> legacy;
@@ -178,7 +178,7 @@ bool faulty(FakeFault fault, int gpu) {
   return driver().fault.load() == static_cast<int>(fault) && driver().fault_gpu.load() == gpu;
 }
 
-// Of a thread: its capture, which calls that make things end unless its mode is relaxed.
+// A thread's capture, which calls that allocate end unless the thread's mode is relaxed.
 struct Capture {
   int mode = 0;
   bool valid = true;
@@ -258,7 +258,7 @@ const Block* block_of(CudaDevicePointer address) {
   return address < block.begin + block.bytes ? &block : nullptr;
 }
 
-// Device memory must be there from end to end; anything else counts as the host's.
+// Device memory must exist from end to end; every other address counts as host memory.
 bool valid_range(CudaDevicePointer address, std::size_t bytes) {
   const std::lock_guard lock(driver().memory_mutex);
   const Block* block = block_of(address);
@@ -345,7 +345,7 @@ int free_block(CudaDevicePointer address) {
   return 0;
 }
 
-// With the driver's lock held, as the real one may.
+// Called with the driver's lock held, as the real one may.
 void wait_for_everything() {
   std::vector<CUstream_st*> streams;
   {
@@ -399,7 +399,7 @@ FAKE cuDevicePrimaryCtxRetain(CUctx_st** context, int device) {
   return *context = &driver().primaries[device], 0;
 }
 FAKE cuDevicePrimaryCtxRelease_v2(int) { return 0; }
-// The context of the same handle that comes next has another number.
+// The next context of the same handle has another number.
 FAKE cuDevicePrimaryCtxReset_v2(int device) {
   const std::lock_guard lock(driver().lock);
   wait_for_everything();
@@ -412,7 +412,7 @@ FAKE cuDevicePrimaryCtxReset_v2(int device) {
 FAKE cuGraphInstantiateWithFlags(CUgraphExec_st**, CUgraph_st*, unsigned long long) {
   return kNotSupported;
 }
-// What cuGraphInstantiate was before CUDA 12.
+// The cuGraphInstantiate of before CUDA 12.
 FAKE cuGraphInstantiate_v2(CUgraphExec_st**, CUgraph_st*, void**, char*, std::size_t) {
   return kNotSupported;
 }
@@ -692,7 +692,7 @@ FAKE cuStreamBatchMemOp_v2(CUstream_st* named, unsigned count, CudaMemoryOperati
     }
   });
 }
-// In the table of device/cuda; the preload library calls neither.
+// Entries of device/cuda's table that the preload library does not call.
 FAKE cuStreamWaitValue32_v2(CUstream_st*, CudaDevicePointer, unsigned, unsigned) {
   return kNotSupported;
 }
