@@ -1,6 +1,6 @@
-// CAUSEWAY_DCHECK: a CAUSEWAY_CHECK (check.h) of what costs too much for every run, or of what must
-// not end a stranger's program: on in debug and sanitizer builds, where the tests run, and compiled
-// but not evaluated elsewhere.
+// CAUSEWAY_DCHECK: a CAUSEWAY_CHECK (check.h) whose condition costs too much for every run, or
+// whose failure must not end a program that is not ours. Debug and sanitizer builds, in which the
+// tests run, evaluate it; other builds only compile it.
 #pragma once
 
 #include "base/check.h"

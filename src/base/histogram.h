@@ -33,7 +33,7 @@ class Histogram {
   std::int64_t count_up_to(std::int64_t bound) const;
 
  private:
-  std::vector<std::int64_t> buckets_;  // up to the largest recorded value's
+  std::vector<std::int64_t> buckets_;  // as many as the largest recorded value needs
   std::int64_t count_ = 0;
   double sum_ = 0;
   std::int64_t min_ = 0;

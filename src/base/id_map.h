@@ -18,7 +18,7 @@ class IdMap {
   using value_type = std::pair<const IdType, Value>;
 
  private:
-  using Slots = std::vector<std::unique_ptr<value_type>>;  // by id; null: there is none
+  using Slots = std::vector<std::unique_ptr<value_type>>;  // by id; null: no value
 
   template <typename Entry>
   class Iterator {
@@ -56,7 +56,7 @@ class IdMap {
   Value& at(IdType id) { return slots_[checked_place_of(id)]->second; }
   const Value& at(IdType id) const { return slots_[checked_place_of(id)]->second; }
 
-  // False: it is there already, and stays as it is.
+  // False when the id has a value already, which then stays as it is.
   std::pair<iterator, bool> emplace(IdType id, Value value) {
     CAUSEWAY_CHECK(id.value >= 0 && id.value < kIdsMax, "an id that is not of few");
     const auto place = static_cast<std::size_t>(id.value);
@@ -75,9 +75,9 @@ class IdMap {
  private:
   static constexpr std::int64_t kIdsMax = std::int64_t{1} << 24;
 
-  // slots_.size(): it is not there.
+  // Equals slots_.size() when the id has no value.
   std::size_t place_of(IdType id) const {
-    const auto place = static_cast<std::size_t>(id.value);  // of an invalid one: beyond all
+    const auto place = static_cast<std::size_t>(id.value);  // an invalid id lies beyond all slots
     return place < slots_.size() && slots_[place] != nullptr ? place : slots_.size();
   }
   std::size_t checked_place_of(IdType id) const {

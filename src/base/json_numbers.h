@@ -17,8 +17,8 @@ namespace causeway {
 // The result is a view of `json` when nothing was replaced, else of `buffer`.
 std::string_view plain_json_numbers(std::string_view json, std::string& buffer);
 
-// The number that a float of such a text stands for: an infinity or NaN for a stand-in. No number
-// that a file would have in earnest is one: they are the largest doubles that there are.
+// The number that a float of such a text stands for: an infinity or NaN for a stand-in. The
+// stand-ins are the largest doubles that there are, which no real file uses as numbers.
 double python_number(double number);
 
 // The number as Python's json writes it where nlohmann's would write null.

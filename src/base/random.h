@@ -17,7 +17,7 @@ constexpr std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// xoshiro256++ seeded by splitmix64. Not for secrets. One thread at a time.
+// xoshiro256++ seeded by splitmix64. Not for secrets. Used by one thread at a time.
 class Random {
  public:
   explicit Random(std::uint64_t seed) {
@@ -49,7 +49,7 @@ class Random {
   bool chance(double probability) { return uniform() < probability; }
   // Exponential with the given mean: the gaps of a Poisson process.
   double exponential(double mean) { return -mean * std::log1p(-uniform()); }
-  // Standard normal (Box-Muller, one of the pair).
+  // A standard normal number (Box-Muller; the second number of each pair is dropped).
   double normal() {
     const double radius = std::sqrt(-2.0 * std::log1p(-uniform()));
     return radius * std::cos(6.283185307179586 * uniform());

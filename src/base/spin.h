@@ -1,4 +1,4 @@
-// Waiting for what is a few microseconds away: by asking again and again.
+// Waiting by polling, for events that are a few microseconds away.
 #pragma once
 
 #include <thread>
@@ -7,8 +7,9 @@
 
 namespace causeway {
 
-// Asks `known` until it says true, for `length` of real time; whether it did. At first without
-// giving way to other threads: that alone takes as long as a small copy's last part.
+// Polls `known` until it returns true, for at most `length` of real time; returns whether it did.
+// The first polls do not yield to other threads, because a yield alone takes as long as the last
+// part of a small copy.
 template <typename Known>
 bool spin_until(Known known, Nanos length) {
   constexpr Nanos kEager = micros(30);

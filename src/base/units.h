@@ -42,14 +42,14 @@ using Tokens = Quantity<struct TokensTag>;  // a number of tokens
 constexpr Bytes kib(std::int64_t n) { return Bytes(n << 10); }
 constexpr Bytes mib(std::int64_t n) { return Bytes(n << 20); }
 constexpr Bytes gib(std::int64_t n) { return Bytes(n << 30); }
-// An instant that does not come.
+// An instant that never comes.
 inline constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max()};
 constexpr Nanos micros(std::int64_t n) { return Nanos(n * 1'000); }
 constexpr Nanos millis(std::int64_t n) { return Nanos(n * 1'000'000); }
 constexpr Nanos seconds(std::int64_t n) { return Nanos(n * 1'000'000'000); }
 constexpr double to_seconds(Nanos t) { return static_cast<double>(t.count) * 1e-9; }
 constexpr double to_millis(Nanos t) { return static_cast<double>(t.count) * 1e-6; }
-// The nearest that fits: about ±292 years at most. Not a number: zero.
+// The nearest value that fits: about ±292 years at most. NaN becomes zero.
 constexpr Nanos nanos_from_seconds(double s) {
   constexpr double kOver = 9223372036854775808.0;  // 2^63: the first that does not fit
   const double nanos = s * 1e9;

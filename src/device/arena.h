@@ -1,6 +1,6 @@
 // All memory of a slice (docs/decisions/0010-hbm-is-one-estate.md): a contiguous range of
-// addresses, handed out in extents of 32 MiB. KV frames lie at the low end, weight caches at the
-// high end; memory moves between them. What is free has no memory behind it.
+// addresses, given out in extents of 32 MiB. KV frames lie at the low end, weight caches at the
+// high end, and memory moves between them. Free extents have no memory behind them.
 //
 //   base │ KV │ KV │ KV │ free …… free │ weights ░░░░ weights │ weights │
 //          0    1    2                    n-6                    n-1      ExtentId
@@ -30,13 +30,12 @@ namespace causeway::device {
 
 inline constexpr Bytes kExtentBytes = mib(32);
 
-// A backend's way to reserve addresses and to put memory behind them. Called by one thread at a
-// time.
+// How a backend reserves addresses and puts memory behind them. Called by one thread at a time.
 class ArenaMemory {
  public:
   enum class Fill {
     kZeroed,
-    kAsIs,  // whatever was in the memory before, be it another model's weights
+    kAsIs,  // the former contents, even another model's weights
   };
   virtual ~ArenaMemory() = default;
   // The start of the reserved range; never changes.
@@ -44,21 +43,21 @@ class ArenaMemory {
   // Puts memory behind [offset, offset + bytes). kResourceExhausted when there is none; then
   // nothing stays mapped.
   virtual Status map(Bytes offset, Bytes bytes, Fill fill) = 0;
-  // What was mapped, be it by several calls. The backend may keep the memory for the next map().
+  // Unmaps what one or several calls mapped. The backend may keep the memory for the next map().
   virtual void unmap(Bytes offset, Bytes bytes) = 0;
-  // Gives back what unmap() kept.
+  // Gives back the memory that unmap() kept.
   virtual void trim() = 0;
   // Puts the memory behind [source, source + bytes), which is mapped, also behind [offset, offset +
-  // bytes), which is not. What it holds is lost. unmap() takes the alias away, and that before the
-  // source's own. kResourceExhausted; then nothing stays mapped at `offset`.
+  // bytes), which is not. Its contents are lost. unmap() removes the alias, and must do so before
+  // it unmaps the source. kResourceExhausted; then nothing stays mapped at `offset`.
   virtual Status alias(Bytes offset, Bytes bytes, Bytes source) = 0;
-  // Of the device's memory, what is mapped and what unmap() kept. Any thread.
+  // The device's memory that is mapped, or that unmap() kept. Any thread.
   virtual Bytes taken() const = 0;
 };
 
 class Arena;
 
-// Some neighbouring extents, given back when destroyed. Move-only.
+// Some neighbouring extents, which are given back on destruction. Move-only.
 class Extents {
  public:
   Extents() = default;
@@ -83,8 +82,8 @@ class Extents {
   std::int64_t count_ = 0;
 };
 
-// Neighbouring extents as addresses, without memory until it is committed. Destroying it takes all
-// memory away and gives the addresses back. Move-only.
+// Neighbouring extents as addresses, without memory until it is committed. The destructor removes
+// all memory and gives the addresses back. Move-only.
 //
 // commit() and decommit() of different extents may be called by different threads at once. Nothing
 // may use an extent's bytes when it is decommitted.
@@ -105,14 +104,14 @@ class AddressRange {
   // Blocks while memory is mapped.
   Status commit(std::int64_t first, std::int64_t count);
   // Puts the memory of the extents [source, source + count), which is committed, also behind
-  // [first, first + count), which have none: both show the same bytes, and what these were is lost.
-  // Work that writes by one address and work that reads by the other must be ordered as by a
-  // stream. decommit() ends it, and must do so before the source is decommitted. Errors as
-  // commit().
+  // [first, first + count), which have none. Both then show the same bytes, and the former bytes
+  // are lost. Work that writes by one address and work that reads by the other must be ordered as
+  // by a stream. decommit() ends the alias, and must do so before the source is decommitted. Errors
+  // as commit().
   Status alias(std::int64_t first, std::int64_t source, std::int64_t count);
-  // Takes the memory behind the extents away; all of them have some. Blocks while it is unmapped.
+  // Removes the memory behind the extents, all of which have some. Blocks while it is unmapped.
   void decommit(std::int64_t first, std::int64_t count);
-  // Whether all of them have memory. Takes no lock.
+  // Whether all of these extents have memory. Takes no lock.
   bool committed(std::int64_t first, std::int64_t count) const;
 
  private:
@@ -140,9 +139,10 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // The nearest `count` ≥ 1 neighbouring free extents from an end, zeroed. kResourceExhausted.
+  // The `count` ≥ 1 neighbouring free extents that are nearest to an end, zeroed.
+  // kResourceExhausted.
   Result<Extents> allocate(std::int64_t count, End end);
-  // The addresses of the nearest `extents` ≥ 1 neighbouring free extents from an end.
+  // The addresses of the `extents` ≥ 1 neighbouring free extents that are nearest to an end.
   // kResourceExhausted.
   Result<AddressRange> reserve(std::int64_t extents, End end = End::kHigh);
 
@@ -151,21 +151,22 @@ class Arena {
   std::int64_t extents() const { return extents_; }
   // How many extents hold `bytes`: at least one.
   std::int64_t extents_for(Bytes bytes) const;
-  // How many are neither allocated nor reserved.
+  // The number of extents that are neither allocated nor reserved.
   std::int64_t free_extents() const;
   // Whether all of [offset, offset + bytes) has memory behind it. Takes no lock.
   bool allocated(Bytes offset, Bytes bytes) const;
-  // Gives memory back that is kept for the next extents.
+  // Gives back the memory that is kept for the next extents.
   void trim();
-  // What it has of the device's memory, with what is kept for the next extents. Takes no lock.
+  // The device's memory that the arena has, including what is kept for the next extents. Takes no
+  // lock.
   Bytes memory_taken() const { return memory_->taken(); }
 
  private:
   friend class Extents;
   friend class AddressRange;
 
-  // A lock that serves threads in the order in which they came: many short holds of one
-  // thread do not keep out another.
+  // A lock that serves threads in the order of their arrival, so that a thread that takes it often
+  // for a short time does not keep others out.
   class FairMutex {
    public:
     void lock();
@@ -194,7 +195,7 @@ class Arena {
   const std::unique_ptr<ArenaMemory> memory_;
   const std::int64_t extents_;
   const Bytes extent_bytes_;
-  // By extent: whether it has memory. The caller that booked the extent sets it after mapping and
+  // By extent: whether it has memory. The thread that booked the extent sets it after mapping and
   // clears it before unmapping.
   std::vector<std::atomic<bool>> backed_;
   FairMutex mapping_;         // held during calls of memory_, and then nothing else is

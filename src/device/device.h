@@ -1,4 +1,4 @@
-// A device as the rooms above see it: an arena of memory, streams of asynchronous work, events, and
+// A device for the rooms above: an arena of memory, streams of asynchronous work, events, and
 // copies between the memories of a machine.
 //
 //   memory kinds   device   one arena a slice, in extents (arena.h)
@@ -33,7 +33,7 @@ class Arena;
 enum class CopyPriority : std::uint8_t {
   kStep,          // a running step waits for it
   kKvIn,          // KV of a request that is to run
-  kKvOut,         // KV of a request that must go: its frames are another's then
+  kKvOut,         // KV of a request that must leave; others get its frames
   kWeightsAhead,  // staged weights that computation will reach
   kTwin,          // eager host twins of full KV blocks
   kPromotion,     // weights and KV moved for later
@@ -44,7 +44,7 @@ std::string_view name_of(CopyPriority priority);
 enum class MemoryKind { kDevice, kHost, kPeer };
 std::string_view name_of(MemoryKind kind);
 
-// A place in the memory of a machine: an offset in a device's arena or in a host region.
+// An address in the memory of a machine: an offset in a device's arena or in a host region.
 struct MemoryAddress {
   DeviceId device;  // invalid: host memory
   RegionId region;  // of host memory
@@ -56,7 +56,7 @@ struct MemoryAddress {
   static constexpr MemoryAddress in_arena(DeviceId device, Bytes offset) {
     return {device, RegionId(), offset};
   }
-  // How a device sees it.
+  // The kind of this memory for a device.
   constexpr MemoryKind kind(DeviceId seen_from) const {
     if (!device.valid()) return MemoryKind::kHost;
     return device == seen_from ? MemoryKind::kDevice : MemoryKind::kPeer;
@@ -88,26 +88,27 @@ struct Capabilities {
   bool semaphores = false;      // make_semaphore() works
 };
 
-// A mark in a stream's work. It may be recorded again once its previous record is done.
+// A marked point in a stream's work. It may be recorded again once its previous record is done.
 class Event {
  public:
   virtual ~Event() = default;
-  // Whether the work before the record is done (true too when never recorded); its error if that
-  // work failed.
+  // Whether the work before the record is done (also true when never recorded), or the error of
+  // that work.
   virtual Result<bool> done() const = 0;
   // Blocks until done, or for `timeout` of real time: kDeadlineExceeded.
   virtual Status wait(Nanos timeout) const = 0;
-  // Blocks for up to `length` of real time, asking again and again, for a caller that knows
-  // that little is missing; then as done(). May give up sooner what has not begun.
+  // Polls for up to `length` of real time, for a caller that knows that the end is near; then as
+  // done(). May return earlier when the work has not begun.
   virtual Result<bool> spin(Nanos length) const;
   // When the work was done, by the machine's clock; kUnavailable before that.
   virtual Result<Nanos> completed_at() const = 0;
 };
 
-// A counter that only grows: streams raise it and wait for it without the host in between, the host
-// may raise and read it. It starts at 0. Values wrap around: those that are compared lie less than
-// 2^31 apart. Streams that signal it must do so in the order of the values: a GPU stores what it is
-// told to. Must stay until the work that mentions it is done, or its stream destroyed.
+// A counter that only grows. Streams raise it and wait for it without the host in between; the host
+// may raise and read it. It starts at 0. Values wrap around, so compared values must be less than
+// 2^31 apart. Streams that signal it must do so in the order of the values, because a GPU stores
+// the value that it is given. It must stay until the work that uses it is done, or its stream
+// destroyed.
 class Semaphore {
  public:
   virtual ~Semaphore() = default;
@@ -123,31 +124,33 @@ constexpr bool reached(std::uint32_t value, std::uint32_t wanted) {
   return static_cast<std::int32_t>(value - wanted) >= 0;
 }
 
-// Work done in order, asynchronously. The first failure sticks: what follows is skipped, events
-// complete with the error, synchronize() returns it. Destroying a stream cancels what is not done.
+// Work that is done in order, asynchronously. The first failure stays: later work is skipped,
+// events complete with the error, synchronize() returns it. Destroying a stream cancels work that
+// is not done.
 class Stream {
  public:
   virtual ~Stream() = default;
   // Copies in no particular order among each other. The batch is accepted whole or not at all:
   // kInvalidArgument (an address outside its arena, too many), kUnsupported (no such path).
   virtual Status copy(std::span<const Copy> copies, CopyPriority priority) = 0;
-  // Runs `work` on a thread of the backend. It must end by itself, and not wait for this stream.
+  // Runs `work` on a thread of the backend. It must end by itself, and must not wait for this
+  // stream.
   virtual Status run(std::function<Status()> work) = 0;
   virtual Status record(Event& event) = 0;
-  // copy(), then record(); in one where that takes less time. After a failure of record() the
-  // copies are under way.
+  // copy() and then record(), in one call where that takes less time. After a failure of record()
+  // the copies are under way.
   virtual Status copy_marked(std::span<const Copy> copies, CopyPriority priority, Event& event) {
     if (Status issued = copy(copies, priority); !issued.ok()) return issued;
     return record(event);
   }
-  // Later work waits for what the event's last record marks; nothing if there is none.
+  // Later work waits for the event's last record; without a record it waits for nothing.
   virtual Status wait(const Event& event) = 0;
-  // Raises the semaphore when the work before is done. A stream that has failed never does: then
-  // the raise is left to the semaphore's owner.
+  // Raises the semaphore when the work before is done. A stream that has failed never raises it;
+  // the semaphore's owner must.
   virtual Status signal(Semaphore& semaphore, std::uint32_t value) = 0;
-  // Later work waits until `value` is reached, with no host thread in between; nothing if it is
-  // reached already. On a GPU only the raise ends the wait, not this stream's destruction, which
-  // waits for it: the owner raises first.
+  // Later work waits until `value` is reached, without a host thread in between; not if it is
+  // reached already. On a GPU only the raise ends the wait; the stream's destructor waits for it,
+  // so the owner must raise first.
   virtual Status wait(const Semaphore& semaphore, std::uint32_t value) = 0;
   // Blocks until all that was submitted before is done, or for `timeout` of real time:
   // kDeadlineExceeded.
@@ -164,24 +167,24 @@ class Device {
   virtual Arena& arena() = 0;
   virtual Result<std::unique_ptr<Stream>> make_stream(const std::string& name) = 0;
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
-  // One whose completed_at() may be kUnavailable for ever. On a GPU it costs the stream some
-  // microseconds less than taking the time.
+  // An event whose completed_at() may be kUnavailable for ever. On a GPU it costs the stream some
+  // microseconds less than an event that takes the time.
   virtual Result<std::unique_ptr<Event>> make_mark() { return make_event(); }
-  // Thousands are cheap. kUnsupported where capabilities() has none.
+  // Thousands are cheap. kUnsupported without capabilities().semaphores.
   virtual Result<std::unique_ptr<Semaphore>> make_semaphore() = 0;
-  // Makes a piece of a host region reachable for the device's copies and kernels ahead of use,
-  // which would do it, too. Blocks: on a GPU about 40 ms a GiB, and launches wait for it meanwhile.
-  // The region must not be released before it returns.
+  // Makes a piece of a host region reachable for the device's copies and kernels ahead of its use,
+  // which would do it as well. Blocks: on a GPU about 40 ms for 1 GiB, and launches wait meanwhile.
+  // The region must not be released before this returns.
   virtual Status make_reachable(HostAddress /*address*/, Bytes /*bytes*/) { return {}; }
   // Whether all of the range is reachable already, so that make_reachable() would return at once;
-  // false where a device does not know.
+  // false where a device cannot tell.
   virtual bool is_reachable(HostAddress /*address*/, Bytes /*bytes*/) const { return false; }
   // Undoes make_reachable(), ahead of the region's release, for every piece that begins in the
-  // range. The range must not be in use any more. Blocks: launches wait for a piece as they do when
-  // it is made reachable.
+  // range, which must not be in use any more. Blocks: launches wait for each piece as when it is
+  // made reachable.
   virtual void make_unreachable(HostAddress /*address*/, Bytes /*bytes*/) {}
-  // kDevice, with the driver's words, once the device is lost: nothing of it will work again in
-  // this process.
+  // kDevice, with the driver's words, once the device is lost: it will not work again in this
+  // process.
   virtual Status health() const { return {}; }
 };
 

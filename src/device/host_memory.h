@@ -16,7 +16,7 @@
 
 namespace causeway::device {
 
-// For messages: whole MiB.
+// For messages, in whole MiB.
 inline std::string in_mib(Bytes bytes) { return std::to_string(bytes.count >> 20) + " MiB"; }
 
 struct HostAddress {
@@ -32,14 +32,14 @@ struct HostRegionOptions {
   int touch_threads = 0;   // parallel first touch; 0: one a CPU, at most 16
 };
 
-// What a process may do with memory that another process made.
+// The access that a process has to memory that another process made.
 enum class HostAccess : std::uint8_t {
   kRead,   // a write to it is a fault
   kWrite,  // what a GPU's driver registers
 };
 
-// Hears that a region is about to go, while its bytes are still there (a backend that registered
-// it).
+// Is told that a region is about to be released, while its bytes are still there (a backend that
+// registered it).
 class HostRegionWatcher {
  public:
   virtual ~HostRegionWatcher() = default;
@@ -53,24 +53,24 @@ class HostMemory {
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
-  // Maps and touches a region. kResourceExhausted when the system has not that much memory: asked
-  // before touching, so that a large request is refused instead of meeting the OOM killer.
+  // Maps and touches a region. kResourceExhausted when the system has less memory; that is checked
+  // before touching, so that a large request is refused instead of calling the OOM killer.
   Result<RegionId> allocate(const HostRegionOptions& options);
-  // A region that another process allocated and shares by its descriptor, which is copied: the
-  // memory lives until both have released it. `bytes`: of it that will be used. kCorrupt: it is no
-  // memfd of a HostMemory (whose size is sealed, so that no access can meet its end), or smaller;
-  // kIo. No memory is touched.
+  // A region that another process allocated and shares by its descriptor, which is duplicated: the
+  // memory lives until both have released it. `bytes`: how much of it will be used. kCorrupt: it is
+  // no memfd of a HostMemory (whose size is sealed, so that no access can go beyond its end), or it
+  // is smaller; kIo. No memory is touched.
   Result<RegionId> adopt(int file_descriptor, Bytes bytes, HostAccess access);
   // Unmaps, after telling the watchers. The region's bytes may not be used any more.
   Status release(RegionId region);
-  // Until unwatch(), which returns when no call is under way. A watcher calls neither from
-  // releasing(), which several threads may call at once, each for a region of its own.
+  // Calls the watcher until unwatch(), which returns when no call is under way. A watcher must call
+  // neither from releasing(), which several threads may call at once, each for a region of its own.
   void watch(HostRegionWatcher* watcher);
   void unwatch(HostRegionWatcher* watcher);
 
   // The bytes at an address. The range must lie inside the region (a CHECK fails otherwise).
   std::span<std::byte> resolve(HostAddress address, Bytes bytes) const;
-  // The memfd, for sharing with another process. Owned by this object.
+  // The memfd, for sharing with another process. This object owns it.
   int file_descriptor(RegionId region) const;
   Bytes region_bytes(RegionId region) const;
   Bytes total_bytes() const;

@@ -55,19 +55,19 @@ class LinkModel {
   // Ends a transfer early; what it has moved stays accounted. No effect when it has ended.
   void cancel(FlowId flow, Nanos now);
   void advance(Nanos now);
-  // When the next transfer starts to flow or ends; none: nothing will happen by itself.
+  // When the next transfer starts to flow or ends; nullopt: nothing will happen by itself.
   std::optional<Nanos> next_event() const;
   // The transfers that have ended by themselves since the last call, in order.
   std::vector<FlowEnd> take_ended();
 
-  // Of a transfer that has not ended; nullopt when it has.
+  // Valid for a transfer that has not ended; nullopt when it has.
   std::optional<Bytes> moved(FlowId flow) const;
   double bytes_per_second(FlowId flow) const;  // 0 when it has ended
-  // When it will have moved `bytes` if its rate stays; none when it stands still or has ended.
+  // When it will have moved `bytes` at its present rate; nullopt when it stands still or has ended.
   std::optional<Nanos> when_moved(FlowId flow, Bytes bytes) const;
 
   const std::vector<LinkResource>& resources() const { return resources_; }
-  // Counted by cost: bytes per second now, and bytes that have crossed it.
+  // Counted by cost: the bytes per second now, and the bytes that have crossed it.
   double load(int resource) const;
   Bytes accounted(int resource) const;
   std::int64_t flows() const { return static_cast<std::int64_t>(flows_.size()); }

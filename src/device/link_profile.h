@@ -26,12 +26,12 @@ struct LinkProfile {
   std::vector<LinkResource> resources;
   std::vector<LinkPath> paths;
 
-  // nullptr when bytes cannot go that way directly.
+  // nullptr when bytes cannot go directly from one to the other.
   const LinkPath* find(int source, int target) const;
 };
 
-// Whether a profile from outside makes sense: positive finite bandwidths, routes over known
-// resources, one path a pair of ends. kInvalidArgument names what does not.
+// Checks a profile from outside: positive finite bandwidths, routes over known resources, one path
+// for each pair of ends. kInvalidArgument names what is wrong.
 Status check(const LinkProfile& profile);
 
 // Devices on links of their own to one host, groups of them behind switches (or sockets), and links

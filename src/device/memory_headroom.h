@@ -23,7 +23,7 @@ struct SystemPaths {
   std::string cgroup = "/sys/fs/cgroup";
 };
 
-// An error only when the machine does not say how much memory it has. Control groups that cannot
+// An error only when the machine does not tell how much memory it has. Control groups that cannot
 // be read limit nothing.
 Result<MemoryHeadroom> read_memory_headroom(const SystemPaths& paths = {});
 

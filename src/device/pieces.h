@@ -3,7 +3,7 @@
 //
 //   extent │ piece │ piece │ free … │ piece │ free … │
 //
-// Thread-safe. Pieces must not outlive what they were cut from, nor that the arena.
+// Thread-safe. A Piece must not outlive its Pieces, nor the Pieces its arena.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace causeway::device {
 
 class Pieces;
 
-// Memory of a device, given back when destroyed. Move-only.
+// Memory of a device that is given back on destruction. Move-only.
 class Piece {
  public:
   Piece() = default;
@@ -42,19 +42,19 @@ class Piece {
 
 class Pieces {
  public:
-  static constexpr Bytes kAlignment = Bytes(256);  // what any kernel's loads want
+  static constexpr Bytes kAlignment = Bytes(256);  // as loads of any kernel need
 
-  // Takes nothing yet. The arena outlives it.
+  // Takes no memory yet. The arena outlives it.
   explicit Pieces(Arena& arena) : arena_(arena) {}
   ~Pieces();
   Pieces(const Pieces&) = delete;
   Pieces& operator=(const Pieces&) = delete;
 
-  // The first free place that is large enough, or one in new extents: then it waits until they are
-  // zeroed. Its content is what was there. Nothing for zero bytes. kResourceExhausted.
+  // Takes the first free place that is large enough, or one in new extents, and then waits until
+  // they are zeroed. The contents are undefined. An empty piece for zero bytes. kResourceExhausted.
   Result<Piece> take(Bytes bytes);
-  // Of the arena, in whole extents. They stay until the last piece of a run of extents is gone, the
-  // first run for good.
+  // The memory taken from the arena, in whole extents. A run of extents stays until its last piece
+  // is gone; the first run stays for good.
   Bytes bytes() const;
 
  private:

@@ -1,5 +1,5 @@
-// The first failure of a stream, which sticks, and what the streams of all backends say in the same
-// words. Private to the backends. Not thread-safe: the stream's lock guards it.
+// The first failure of a stream, which is kept, and the messages that the streams of all backends
+// share. Private to the backends. Not thread-safe: the stream's lock guards it.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ class StreamFailure {
  public:
   explicit StreamFailure(std::string stream) : stream_(std::move(stream)) {}
 
-  // What came first is what is kept.
+  // Only the first failure is kept.
   void set(const Error& error) {
     if (!first_) first_ = error.with_context(label());
   }

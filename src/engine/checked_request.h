@@ -1,7 +1,6 @@
-// A request that has been validated once, and says so by its type.
-//
-// Engine::submit() makes it on the thread that asks, because that reads the whole prompt; the
-// engine's loop takes nothing else (EngineCore::submit), and reads none of it again.
+// A request that has been validated once, as its type shows. Engine::submit() validates it on the
+// caller's thread, because that reads the whole prompt. The engine's loop takes only such requests
+// (EngineCore::submit), and validates nothing again.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,8 @@ namespace causeway::engine {
 
 class CheckedRequest {
  public:
-  // The request could run on an engine with `frames` frames, of a model of these facts.
-  // kInvalidArgument says, with the numbers, why not.
+  // Makes it if the request can run on an engine with `frames` frames and a model of these facts.
+  // kInvalidArgument tells why not, with the numbers.
   static Result<CheckedRequest> check(request::Request request, const ModelFacts& facts,
                                       std::int64_t frames);
 
@@ -30,8 +29,8 @@ class CheckedRequest {
   request::Request request_;
 };
 
-// Whether all of its KV fits into `frames` frames: of a request whose length was found to be right,
-// where a slice has fewer than when it was checked. kInvalidArgument, with the numbers.
+// Checks that all of its KV fits into `frames` frames, for a slice that has fewer than when the
+// request was checked. kInvalidArgument, with the numbers.
 Status check_frames(const request::Request& request, const ModelFacts& facts, std::int64_t frames);
 
 }  // namespace causeway::engine

@@ -1,5 +1,5 @@
-// When sequences had better stay in HBM, because copies of KV one way fail: each that fails costs
-// its sequence all that was computed, and two that displace each other would never get on.
+// When sequences should stay in HBM because copies of KV in one direction fail: each failure costs
+// its sequence all that was computed, and two that displace each other would never progress.
 //
 //   kLossesMax in a row ──▶ rests for kFirst ──▶ tries again ──a single loss──▶ rests twice as long
 //                                                     └─── one that went well ──▶ as at the start
@@ -20,8 +20,7 @@ class CopyBackoff {
   static constexpr Nanos kFirst = seconds(2);
   static constexpr Nanos kLongest = seconds(256);
 
-  // A sequence was lost by a copy that failed. Of copies that were begun before a rest nothing is
-  // learnt.
+  // A failed copy has lost a sequence. Copies that were begun before a rest are not counted.
   void lost(Nanos now) {
     if (rests(now) || ++losses_ < kLossesMax) return;
     CAUSEWAY_DCHECK(pause_ >= kFirst && pause_ <= kLongest, "a pause is out of its bounds");
@@ -29,7 +28,7 @@ class CopyBackoff {
     rests_until_ = now + pause_;
     pause_ = std::min(pause_ * 2, kLongest);
   }
-  // A sequence went, or came, as a whole.
+  // All of a sequence was copied.
   void moved() {
     losses_ = 0;
     pause_ = kFirst;

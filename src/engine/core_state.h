@@ -25,40 +25,40 @@ struct Sequence {
   request::Request request;
   std::vector<TokenId> tokens;  // prompt and output so far
   Tokens prompt;
-  Tokens cached{0};  // of the prompt, found in the prefix cache when first admitted
-  Nanos queued{-1};  // from arrival to when it was first admitted; negative: not yet
+  Tokens cached{0};  // of the prompt, found in the cache at first admission
+  Nanos queued{-1};  // from arrival to first admission; negative: not yet
   std::int32_t preemptions = 0;
-  std::int32_t rotations = 0;  // how often it went to host memory
-  Nanos came;                  // to this engine
-  Nanos weights;               // for how long of `queued` its model's weights were missing
+  std::int32_t rotations = 0;                   // how often its KV went to host memory
+  Nanos came;                                   // when it came to this engine
+  Nanos weights;                                // the part of `queued` without its model's weights
   std::vector<request::RotationTimes> rotated;  // go out with its next output; the last may be open
   schedule::Handle handle;
   // The sequence's place in each step in flight of its model's lane (StepLane::slot_of); -1: it is
   // not part of that step.
   std::array<std::int64_t, kStepsInFlightMax> runs = {-1, -1};
   std::int64_t sampled_row = -1;  // in the newest step that samples it
-  // For a prompt whose log-probabilities are wanted and have not been put out: those of its tokens
-  // behind the first, as far as they are known.
+  // For a prompt whose log-probabilities are wanted and not delivered yet: those of its tokens
+  // after the first, as far as they are known.
   std::vector<request::OutputToken> scores;
-  bool scoring = false;                          // rows of the prompt are to be scored yet
+  bool scoring = false;                          // rows of the prompt are still to be scored
   std::vector<double> pooled;                    // [hidden], the sum so far; empty: nothing yet
   std::optional<request::ModelSwitch> switched;  // goes out with its next token
   // For a sequence whose output must match a grammar (core_masks.cc).
   std::unique_ptr<request::TokenMatcher> matcher;
   Nanos mask_since;          // when the next mask began to be computed
-  Nanos mask_patience = {};  // how long the loop may yet wait for it, in all
-  // It stepped back: it stays held until so many steps of its lane have ended.
+  Nanos mask_patience = {};  // how much longer the loop may wait for it
+  // It stepped back: it is held until so many steps of its lane have ended.
   std::int64_t void_until = 0;
 
   std::int64_t output_tokens() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt.count;
   }
-  // Logits or hidden states of its rows are, or were, wanted: none of it is found in the prefix
-  // cache.
+  // Whether logits or hidden states of its rows are, or were, wanted: then none of it is found in
+  // the prefix cache.
   bool scores_prompt() const {
     return request.sampling.prompt_logprobs >= 0 || request.pooling == request::Pooling::kMean;
   }
-  // The tokens of it that are looked up in the prefix cache.
+  // The number of its tokens that are looked up in the prefix cache.
   std::span<const TokenId> prefix() const {
     return scores_prompt() ? std::span<const TokenId>() : std::span(tokens);
   }
@@ -67,9 +67,9 @@ struct Sequence {
 struct ModelEntry {
   ModelFacts facts;
   std::int64_t arrived = 0;       // requests since the cache was last told
-  request::Observation counters;  // those since start only
-  ExpertTraffic missed = {};      // of one whose experts are cached one by one
-  // Since a request found weights missing, until a token is there.
+  request::Observation counters;  // only those that count since the start
+  ExpertTraffic missed = {};      // of a model whose experts are cached one by one
+  // From when a request found weights missing until a token is there.
   struct Switching {
     Nanos began;
     Bytes missing;
@@ -77,9 +77,9 @@ struct ModelEntry {
     bool may_step = false;
   };
   std::optional<Switching> switching = {};
-  Nanos weights_came = {};  // when a step could begin, the last time that weights were missing
+  Nanos weights_came = {};  // when a step could begin, after weights were missing
 
-  // How many bytes cross the link at a step of a streamed model.
+  // How many bytes cross the link in a step of a streamed model.
   Bytes pass_bytes() const {
     return facts.weights.experts ? missed.a_step() : facts.weights.streamed_bytes();
   }
@@ -113,15 +113,15 @@ class EngineCore::State {
   const StepLane& lane_of(ModelId model) const { return lanes[streams(model) ? 1 : 0]; }
   StepLane& resident() { return lanes[0]; }
   int in_flight() const { return lanes[0].in_flight() + lanes[1].in_flight(); }
-  // Some lane has room, and models that could use it.
+  // Whether some lane has room, and models that could use it.
   bool may_start() const;
-  // The oldest of the steps in flight beside the oldest one of this lane; or the next step.
+  // The oldest step in flight other than the oldest one of this lane; otherwise the next step.
   StepId oldest_beside(const StepLane& lane) const;
 
-  // How long the steps of resident models that are in flight are expected to take yet.
+  // How much longer the steps in flight of resident models are expected to take.
   Nanos in_flight_for(Nanos now) const;
 
-  // When the oldest step is taken to hang.
+  // When the oldest step counts as hanging.
   std::optional<Nanos> step_deadline() const {
     std::optional<Nanos> first;
     for (const StepLane& lane : lanes) {
@@ -135,34 +135,34 @@ class EngineCore::State {
   // Tells the cache what each model wants, and ends the requests of models whose weights cannot be
   // brought.
   void update_weights(Nanos now);
-  // Moves memory between KV and weights, and ends the requests that it leaves no room for.
+  // Moves memory between KV and weights, and ends the requests that have no room afterwards.
   void move_border(Nanos now);
-  // How many requests it ended.
+  // Returns how many requests it ended.
   std::int64_t end_larger_than(std::int64_t frames, const std::string& why);
-  // Nothing runs, and a model waits for memory that sequences hold: these give it up, or end if it
-  // and they can never be there together. True: they did.
+  // Called when nothing runs and a model waits for memory that sequences hold. They give it up, or
+  // end if they and the model can never fit together. True: they did.
   bool make_way(Nanos now);
-  // Nothing runs, and copies of KV that were given up hold frames. They may yet end; requests that
-  // need more than there is beside these, or whose model does, wait for it, but not for ever. True:
-  // some ended.
+  // Called when nothing runs and copies of KV that were given up hold frames, which may still end.
+  // Requests that need more than the other frames, or whose model does, wait for it, but not for
+  // ever. True: some ended.
   bool end_stranded(Nanos now);
   // Ends the requests of models that may not be stepped. True: there were some.
   bool end_unreachable(Nanos now);
   bool weights_arrive() const;
-  // Requests may wait for weights, or for memory.
+  // Whether requests may wait for weights or for memory.
   bool awaits_memory() const {
     return awaiting_weights || (border && border->under_way()) ||
            (rotation && rotation->under_way()) || stranded_until;
   }
-  // How many frames a request may need.
-  // Whether a request for the model may come. kUnavailable: the device is lost or hangs;
-  // kInvalidArgument: the model is not here.
+  // Whether the engine takes requests for the model. kUnavailable: the device is lost or hangs;
+  // kInvalidArgument: the engine does not know the model.
   Status check_takes(ModelId model) const;
+  // The most frames that a request may need.
   std::int64_t frames_limit() const { return border ? border->frames_limit() : options.frames; }
-  // Whether a step of the model may be submitted now; if only time is missing, notes when to ask
+  // Whether a step of the model may be submitted now. If only time is missing, notes when to ask
   // again.
   bool weights_allow(ModelId model, Nanos now);
-  // How much of a step of the model may be left to compute when the last of its weights come.
+  // How much of a step of the model may be left to compute when the last of its weights arrive.
   Nanos computes_beside_weights(ModelId model, Nanos now) const;
 
   Bytes cached_bytes(ModelId model) const {
@@ -171,95 +171,97 @@ class EngineCore::State {
   weights::ExpertCache::Counters expert_counters(ModelId model) const {
     return cache != nullptr ? cache->expert_counters(model) : weights::ExpertCache::Counters();
   }
-  // A request has come that may find the model's weights missing; a token of the model has come.
+  // Notes a request that may find the model's weights missing; notes a token of the model.
   void begin_switch(ModelId model, Nanos now);
   void end_switch(Sequence& sequence, Nanos now);
-  // Weights of the model that were missing suffice now for a step.
+  // Weights of the model that were missing suffice for a step from now on.
   void note_weights(ModelId model, Nanos now);
 
   // Whether a step of the model is in flight.
   bool in_step(ModelId model) const;
   Sequence& sequence_of(RequestId request);
-  // Carries out what the decision says of block tables.
+  // Applies the decision to the block tables.
   void apply_decision(const schedule::Decision& decision, Nanos now);
   void admit(const schedule::Admission& admission, Nanos now);
   void rotate_out(RequestId request, Nanos now);
-  // The sequence is in host memory no longer.
+  // The sequence is no longer in host memory.
   static void end_rotation(Sequence& sequence, Nanos now);
   // The facts that a decision needs beside the cache; none where KV does not rotate.
   schedule::RotationInputs rotation_inputs(Nanos now);
   WeightsIn weights_in() const;
-  // The lane's step has ended: tells the rotation how long it took, and counts missed experts.
+  // The lane's step has ended: passes its duration to the rotation, and counts missed experts.
   void measure_step(const StepLane& lane, ModelId model, Nanos took);
-  // Says, once, that one is computed again because host memory has no room for its KV.
+  // Logs, once, that a sequence is computed again because host memory has no room for its KV.
   void tell_full(RequestId victim);
-  // Learns which copies of KV have ended; sequences that are lost by that wait again.
+  // Learns which copies of KV have ended; sequences that these have lost wait again.
   void end_copies(Nanos now);
   // Gives up what is left of these requests' KV.
   void recompute(const std::vector<RequestId>& requests, Nanos now);
   request::Batch make_batch(const StepLane& lane, const StepInFlight& step);
   request::BatchEntry add_entry(const schedule::Run& run, const StepLane& lane, StepId step,
                                 request::Batch& batch);
-  // core_masks.cc. A request has come with a constraint; its next token has come.
+  // In core_masks.cc. A request with a constraint has come; its next token has come.
   void begin_matching(Sequence& sequence, Nanos now);
   void follow(Sequence& sequence, TokenId token, Nanos now);
-  // Whether it may be in a step before what its mask needs is known: that step awaits the mask.
+  // Whether it may be in a step before the token that its mask needs is known: that step awaits the
+  // mask.
   bool goes_ahead(const Sequence& sequence) const;
-  // Releases those whose masks are there, ends those that will have none, and supplies the step
+  // Releases sequences whose masks are there, ends those that will have none, and supplies the step
   // that awaits masks when all are there.
   void take_masks(Nanos now);
   void look_at_masks(Nanos now);
-  // False: its mask is not there, and is to be looked at again.
+  // False: its mask is not there, and is to be polled again.
   bool take_mask(Sequence& sequence, request::MaskState state, Nanos now);
-  // It is late: the sequence is held, or if it went ahead, waited for a little.
+  // The mask is late: the sequence is held, or if it was decided ahead, waited for a little.
   void wait_for_mask(Sequence& sequence, Nanos now);
-  // Gives up what a step in flight computes for a sequence whose mask is late.
+  // Discards what a step in flight computes for a sequence whose mask is late.
   void step_back(Sequence& sequence, Nanos now);
   void supply_masks();
-  // How many of the rows that the run computes are to be scored; they are its first.
+  // How many of the run's rows are to be scored; they are its first.
   static std::int64_t scored_rows(const Sequence& sequence, const schedule::Run& run);
-  // They have been scored.
+  // The rows have been scored.
   static void keep_scores(Sequence& sequence, const schedule::Run& run,
                           std::span<const request::SampledToken> scored);
-  // For a sequence that is pooled: adds its rows' hidden states; those of a prompt's first chunk
-  // begin a new sum.
+  // For a sequence that is pooled: adds the hidden states of its rows. The first chunk of a prompt
+  // begins a new sum.
   static void pool(Sequence& sequence, const schedule::Run& run,
                    std::span<const request::SampledToken> rows);
-  // How a request changes the logits of the token that takes place `end`.
+  // The edits of the logits of the token that takes place `end`.
   request::LogitEdits edits_of(const Sequence& sequence, Tokens end) const;
-  // Hands the decided step to the executor. One that is refused fails at once, or when the step in
+  // Gives the decided step to the executor. A refused step fails at once, or when the step in
   // flight in its lane has ended.
   void launch(Nanos now);
-  // The requests of the steps in flight that have not ended, and of `decided`, in ascending order.
+  // The requests of the steps in flight that have not ended, and those of `decided`, in ascending
+  // order.
   std::vector<RequestId> in_steps(const schedule::Decision* decided) const;
-  // Tells the watch which requests are in steps. Once the device hangs or is lost nothing is told
-  // any more: what was in a step then may be why.
+  // Tells the watch which requests are in steps. Once the device hangs or is lost it is told
+  // nothing more: a request that was in a step then may be the cause.
   void tell_watch(const schedule::Decision* decided) const;
-  // Fails the steps whose turn it is and that were refused.
+  // Fails refused steps whose turn it is.
   void end_refused(StepLane& lane, Nanos now);
 
-  // The lane's oldest step reads no weights any more. An error: some of them did not arrive.
+  // The lane's oldest step no longer reads weights. An error: some of them did not arrive.
   Status end_weights(const StepLane& lane, Nanos now,
                      std::span<const std::uint32_t> experts_chosen = {});
-  // The lane whose oldest step this is; nullptr: none.
+  // The lane whose oldest step this is; nullptr: there is none.
   StepLane* lane_of(StepId step);
   void finish_step(StepLane& lane, const request::StepResult& result, Nanos now);
   void fail_step(StepLane& lane, const std::string& why, Nanos now);
   void complete_step(StepLane& lane, const request::StepResult& result, Nanos now);
-  // The lane's oldest step is in flight no more. Returns its sequences.
+  // The lane's oldest step is no longer in flight. Returns its sequences.
   std::vector<Sequence*> retire_step(StepLane& lane, Nanos now);
-  // False: the sequence has ended with it.
+  // False: the sequence has ended with the token.
   bool take_token(Sequence& sequence, const request::OutputToken& token);
-  // The token that the step in flight computes for the sequence, if any, is known now.
+  // The token that the step in flight computes for the sequence, if any, is known from now on.
   void commit_ahead(Sequence& sequence);
   // Appends an output without tokens; finished = false.
   request::Output& add_output(Sequence& sequence);
   void end(Sequence& sequence, request::FinishReason reason, std::string error,
            std::vector<request::OutputToken> last_tokens = {});
-  // The last step in flight that computes the sequence, which uses its frames until it ends;
-  // invalid: none does.
+  // The last step in flight that computes the sequence, and uses its frames until it ends; invalid:
+  // there is none.
   StepId last_user(const Sequence& sequence);
-  // The sequence takes no results of the steps in flight. Called behind last_user().
+  // The sequence takes no results of the steps in flight. Call it after last_user().
   void disown_steps(Sequence& sequence);
   void release_frames(const Sequence& sequence);
   // Fast-forward (core_calm.cc).
@@ -268,8 +270,8 @@ class EngineCore::State {
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   void run_calm_steps(std::int64_t steps, Nanos last_end, const SampledTokens& sampled);
 
-  // The requests that have not ended, in order of their ids, so that what is done to all is done in
-  // the same order every time.
+  // The requests that have not ended, in the order of their ids, so that an action on all of them
+  // happens in the same order every time.
   std::vector<RequestId> all_requests() const;
 
   CoreOptions options;
@@ -281,27 +283,28 @@ class EngineCore::State {
   std::optional<MemoryBorder> border;
   std::optional<KvRotation> rotation;
   IdMap<ModelId, ModelEntry> models;
-  std::map<double, std::int64_t> alphas;  // of these, how many have each
+  std::map<double, std::int64_t> alphas;  // how many requests have each value
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::array<StepLane, 2> lanes;   // of resident models, of streamed ones
-  schedule::Decision deciding;     // the one that is being made
-  std::int64_t steps_started = 0;  // the id of the next
+  schedule::Decision deciding;     // the decision that is being made
+  std::int64_t steps_started = 0;  // the id of the next step
   std::vector<ModelId> streamed;   // models
-  // Models that were passed over by the last decision, because their weights are on their way; and
-  // when the first of them may be stepped, as far as that is known.
+  // Whether the last decision passed over models because their weights are on their way, and when
+  // the first of them may be stepped, as far as that is known.
   bool awaiting_weights = false;
   std::optional<Nanos> weights_look;
   std::vector<RequestId> awaiting_masks;     // some may have ended
-  std::optional<Nanos> masks_look;           // when to look at them again
-  std::vector<weights::ModelDemand> demand;  // of one update, kept for its memory
-  // Models of which the cache is told: those with requests, and those that it has not done with.
+  std::optional<Nanos> masks_look;           // when to poll them again
+  std::vector<weights::ModelDemand> demand;  // of one update; kept for its capacity
+  // The models that the cache is told of: those with requests, and those whose weights it still
+  // handles.
   std::set<ModelId> asked;
-  // Requests that wait for copies of KV that were given up end then.
+  // When requests that wait for copies of KV that were given up are ended.
   std::optional<Nanos> stranded_until;
   bool told_full = false;
   bool hung = false;
-  std::string lost;               // why the device is; empty: it is not
-  std::vector<RequestId> struck;  // that were in a step then
+  std::string lost;               // why the device is lost; empty: it is not
+  std::vector<RequestId> struck;  // those in a step at that time
   Nanos device_busy;
   std::vector<request::Output> outputs;
 };

@@ -6,17 +6,17 @@
 //   steps     … the step before │ its tokens, tables │ forward │ sampling │ tokens ─▶ host │ mark
 //   wait()                                                                     polls the mark ┘
 //
-// With a mover KV rotates: a step's copies begin in submit(), and the stream of steps waits for
-// those in before the step's first kernel (those that follow may read early). No kernel of a
-// streamed model is enqueued before they have ended.
+// With a mover KV rotates: a step's copies begin in submit(), and the stream of steps waits for the
+// copies in before the step's first kernel (later kernels may read early). No kernel of a streamed
+// model is enqueued before they have ended.
 //
 // Two steps of resident models may be in flight: tables and sampling rows are double, and the
 // second's go up while the first runs. Where a token is pending, it is read from the first's on the
 // device.
 //
-// A step that awaits masks is enqueued up to its logits; the sampler's rows go up and its kernels
-// are enqueued when the masks are there, before anything of the next step. No kernel waits for the
-// host.
+// A step that awaits masks is enqueued up to its logits. When the masks are there the sampler's
+// rows go up and its kernels are enqueued, before any work of the next step. No kernel waits for
+// the host.
 //
 // Beside them one step of a streamed model may be in flight, which has a workspace of its own. It
 // is enqueued range by range (model/step_ranges.h) on the same stream, in submit() and wait(), as
@@ -52,21 +52,21 @@ struct CudaModel {
 class CudaExecutor final : public StepExecutor {
  public:
   class State;
-  // The slice, the workspaces and the mover, of these frames, outlive the executor. `streamed`: of
-  // streamed models; null: there are none. `mover`: null: KV does not rotate. kInvalidArgument: no
-  // frames.
+  // The slice, the workspaces, and the mover of these frames outlive the executor. `streamed`: the
+  // workspace of streamed models; null: there are none. `mover`: null: KV does not rotate.
+  // kInvalidArgument: no frames.
   static Result<std::unique_ptr<CudaExecutor>> start(device::Device& slice,
                                                      model::CudaWorkspace& workspace,
                                                      const CudaFrames& frames,
                                                      model::CudaWorkspace* streamed = nullptr,
                                                      kv::KvMover* mover = nullptr);
   explicit CudaExecutor(std::unique_ptr<State> state);  // for start()
-  // Waits for what runs, if any, as long as the slice's machine allows, but not for copies of KV.
+  // Waits for a step that runs, as long as the slice's machine allows, but not for copies of KV.
   ~CudaExecutor() override;
   CudaExecutor(const CudaExecutor&) = delete;
   CudaExecutor& operator=(const CudaExecutor&) = delete;
 
-  // Any thread, also while a step runs. kInvalidArgument: known already, or a layout for another
+  // Any thread, also while a step runs. kInvalidArgument: already known, or a layout for another
   // frame size; kUnsupported: streamed, without a workspace for that.
   Status add_model(ModelId model, CudaModel cuda_model);
   // Drops the model and its weights: after Engine::remove_model. kNotFound; kUnavailable while a
@@ -81,9 +81,9 @@ class CudaExecutor final : public StepExecutor {
   std::optional<request::StepResult> wait(Nanos timeout) override;
   void begin_copies(std::span<const kv::KvCopy> copies) override;
   std::vector<kv::KvCopyEnd> poll_copies() override;
-  // Kernels of model::first_steps(), once for all models that have the same; nothing is computed.
-  // Where one cannot be loaded ahead the log says why, and none is from then on. Of streamed models
-  // nothing is done: their steps wait for weights longer than for kernels.
+  // Loads the kernels of model::first_steps(), once for all models that need the same; nothing is
+  // computed. When one cannot be loaded ahead the log tells why, and no more are loaded. Nothing is
+  // done for streamed models: their steps wait longer for weights than for kernels.
   bool warm_up(ModelId model, const std::function<bool()>& stop) override;
   kv::KvCopyRates copy_rates() const override;
   Status health() const override;

@@ -1,4 +1,5 @@
-// Hidden states that a step on a GPU is to give back: bf16 rows of the forward pass to host memory.
+// Hidden states that a step on a GPU is to return: bf16 rows of the forward pass, copied to host
+// memory.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,8 @@
 
 namespace causeway::engine {
 
-// One step at a time. Takes host memory when the first request comes that wants some, and none of
-// the device's.
+// One step at a time. Takes host memory when the first request comes that wants hidden states, and
+// no memory of the device.
 class CudaHidden {
  public:
   // The workspace outlives it.
@@ -34,13 +35,13 @@ class CudaHidden {
     capacity_ = bytes();
     return {};
   }
-  // Enqueues the way to the host of `hidden`, in device memory: [rows of logits][size].
+  // Enqueues the copy of `hidden`, in device memory: [rows of logits][size], to the host.
   Status enqueue(const std::byte* hidden, kernels::CudaStream stream) {
     if (!any_) return {};
     return kernels::small_copy::run({.target = host_.data(), .source = hidden, .bytes = bytes()},
                                     stream);
   }
-  // Into the results of those rows; after all that was enqueued is done.
+  // Writes them into the results of those rows, after all enqueued work is done.
   void collect(std::vector<request::SampledToken>& sampled) const {
     const auto* const values = reinterpret_cast<const BFloat16*>(host_.data());
     for (std::size_t row = 0; any_ && row < std::min(sampled.size(), wanted_.size()); ++row) {

@@ -18,8 +18,8 @@ class CudaMirror {
   // The workspace outlives it.
   explicit CudaMirror(model::CudaWorkspace& workspace) : workspace_(workspace) {}
 
-  // Room for `count`; what was in it is lost when it grows. Nothing enqueued may use it.
-  // kResourceExhausted, and then it holds what it held.
+  // Makes room for `count`; growing loses the contents. No enqueued work may use it.
+  // kResourceExhausted leaves it as it was.
   Status ensure(std::size_t count) {
     if (count <= capacity_) return {};
     const std::size_t wanted = std::max(count, 2 * capacity_);
@@ -31,7 +31,7 @@ class CudaMirror {
     capacity_ = wanted;
     return {};
   }
-  // Enqueued, by kernels: copy engines may be busy with weights.
+  // Kernels make the copy, because copy engines may be busy with weights.
   Status up(std::size_t count, kernels::CudaStream stream) {
     return kernels::small_copy::run(
         {.target = device(), .source = host(), .bytes = bytes_of(count)}, stream);

@@ -18,14 +18,15 @@ struct CudaLogits {
   std::int64_t vocab = 0;
 };
 
-// The tokens that are chosen from a step's rows of logits, or will be, in device memory [rows].
+// The tokens that are, or will be, chosen from a step's rows of logits, in device memory [rows].
 struct CudaChosen {
   const TokenId* tokens = nullptr;
   std::int64_t rows = 0;
 };
 
-// One step at a time; with two in flight, a sampler each. Buffers grow with the largest step so
-// far; they are small beside a frame but for histories, which only requests with penalties bring.
+// One step at a time; with two in flight there is a sampler for each. Buffers grow with the largest
+// step so far. They are smaller than a frame, except for histories, which only requests with
+// penalties have.
 class CudaSampler {
  public:
   // The workspace outlives it.
@@ -34,18 +35,19 @@ class CudaSampler {
   CudaSampler(const CudaSampler&) = delete;
   CudaSampler& operator=(const CudaSampler&) = delete;
 
-  // Room for so many rows with log-probabilities, and for some history. kResourceExhausted.
+  // Takes room for so many rows with log-probabilities, and for some history. kResourceExhausted.
   Status reserve(std::int64_t rows);
-  // Reads what the rows of logits are for. Its last step must have ended. kResourceExhausted.
+  // Reads the settings of the rows of logits. The sampler's last step must have ended.
+  // kResourceExhausted.
   Status prepare(const request::Batch& batch);
-  // Enqueues the way of what prepare() read to the device.
+  // Enqueues the copy of what prepare() read to the device.
   Status upload(kernels::CudaStream stream);
-  // Enqueues the choice of tokens, behind upload(), and the way back to the host. `before`: of the
-  // step submitted before, whose tokens may be pending here.
+  // Enqueues the choice of tokens, after upload(), and their copy to the host. `before`: the tokens
+  // of the step submitted before, which may be pending here.
   Status enqueue(const CudaLogits& logits, const CudaChosen& before, kernels::CudaStream stream);
-  // Where the tokens that the last prepare() is for will be.
+  // Where the tokens of the last prepare() will be.
   CudaChosen chosen() const;
-  // The chosen tokens, once all that was enqueued is done.
+  // The chosen tokens, after all enqueued work is done.
   std::vector<request::SampledToken> collect() const;
 
  private:

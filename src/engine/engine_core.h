@@ -8,8 +8,8 @@
 // submitted while the first runs (docs/design/engine.md says what is known when).
 //
 // The core owns the sequences (tokens so far), the scheduler and the KV bookkeeping. It calls
-// StepExecutor::submit(); waiting for the step is its driver's work, which hands the result to
-// finish_step(). Not thread-safe; engine.h wraps it in a thread.
+// StepExecutor::submit(); its driver waits for the step and gives the result to finish_step(). Not
+// thread-safe; engine.h wraps it in a thread.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@
 
 namespace causeway::engine {
 
-// When a step of a model whose weights are on their way is submitted.
+// When a step is submitted whose model's weights are still on their way.
 enum class StepStart : std::uint8_t {
   kJustInTime,  // when what is left to copy takes no longer than what it computes
   kAllCached,   // when nothing is left to copy (baseline: reload, then compute)
@@ -45,21 +45,21 @@ struct CoreOptions {
   std::optional<schedule::BorderRules> border = {};
   bool prefix_caching = true;
   std::uint64_t prefix_hash_seed = 0;  // kv::KvCacheOptions::hash_seed: random in a server
-  // KV rotates between HBM and host memory, where `twins` frames have room at the start, of `frame`
-  // bytes each; 0: it does not. Only with an executor that rotates. A schedule that does not rotate
-  // uses none.
+  // KV rotates between HBM and host memory, where at the start `twins` frames have room, of `frame`
+  // bytes each; 0: it does not rotate. Needs an executor that rotates; a schedule that does not
+  // rotate uses no twins.
   std::int64_t twins = 0;
   Bytes frame = {};
   schedule::BudgetLimits rotation = {};
   schedule::Options schedule;
-  // A step running longer is taken to hang; nullopt: as the executor says of its own steps.
+  // A step that runs longer counts as hanging; nullopt: the time that the executor gives.
   std::optional<Nanos> step_timeout = std::nullopt;
   int steps_in_flight_max = 2;  // at most: the executor may allow fewer
   StepStart step_start = StepStart::kJustInTime;
-  StepWatch* watch = nullptr;  // borrowed; null: steps are told to no watch
+  StepWatch* watch = nullptr;  // borrowed; null: there is no watch
 
-  // Eager copies hold frames beyond the end of their sequences: only a scheduler that rotates
-  // reckons with that.
+  // Eager copies hold frames after their sequences have ended, which only a scheduler that rotates
+  // takes into account.
   std::int64_t twins_used() const { return schedule.rotates() ? twins : 0; }
 
   // The most frames that there may ever be.
@@ -78,40 +78,41 @@ class EngineCore {
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
-  // kInvalidArgument: known already, or facts that make no sense; kResourceExhausted: its weights
+  // kInvalidArgument: already known, or facts that make no sense; kResourceExhausted: its weights
   // do not fit into the cache.
   Status add_model(ModelId model, const ModelFacts& facts);
   // Forgets the model and its cached KV. kUnavailable while it has requests, a step in flight or
   // weights on their way; kNotFound.
   Status remove_model(ModelId model);
-  // `count` twins more than options.twins have memory now. No effect where KV does not rotate.
+  // `count` more twins than options.twins have memory now. No effect where KV does not rotate.
   void add_twins(std::int64_t count);
 
-  // Takes a request in; its outputs end with exactly one finished one, if and only if this
-  // succeeds. It was checked with the facts of its model here. kInvalidArgument: it can never run;
+  // Takes a request in. If and only if this succeeds, its outputs end with exactly one finished
+  // one. It was checked with the facts of its model here. kInvalidArgument: it can never run;
   // kUnavailable: the device hangs.
   Status submit(CheckedRequest request, Nanos now);
-  // Checks it first.
+  // Checks the request, then as above.
   Status submit(request::Request request, Nanos now);
-  // Ends the request with kCancelled, also while a step computes it. No effect when unknown.
+  // Ends the request with kCancelled, even while a step computes it. No effect when it is unknown.
   void cancel(RequestId request, Nanos now);
   void cancel_all(Nanos now);
 
-  // Decides and starts steps until as many are in flight as may be, or nothing more can run. True:
+  // Decides and starts steps until as many as allowed are in flight, or nothing more can run. True:
   // a step is in flight.
   bool start_step(Nanos now);
   bool step_in_flight() const;
-  // Copies of KV are under way: start_step() must be called every few milliseconds.
+  // Whether copies of KV are under way: then start_step() must be called every few milliseconds.
   bool copies_under_way() const;
-  // The oldest step in flight has ended.
+  // Takes the result of the oldest step in flight.
   void finish_step(const request::StepResult& result, Nanos now);
-  // When check_timeout(), or start_step() for a model whose weights are on their way, must be
-  // called at the latest; nullopt: only a new event changes anything.
+  // The latest time to call check_timeout(), or start_step() for a model whose weights are on their
+  // way; nullopt: only a new event changes anything.
   std::optional<Nanos> next_wakeup() const;
-  // The one that holds, of the options or the executor. Never changes: any thread may ask.
+  // The time in force, from the options or the executor. Never changes, so any thread may ask.
   Nanos step_timeout() const;
-  // When the oldest step in flight has run longer than step_timeout(), the device is taken to hang:
-  // every request ends with kError, and new ones are refused until the step returns after all.
+  // When the oldest step in flight has run longer than step_timeout(), the device counts as
+  // hanging: every request ends with kError, and new ones are refused until the step returns after
+  // all.
   void check_timeout(Nanos now);
 
   // Fast-forward (core_calm.cc, docs/design/simulate.md). How many of the next steps may end
@@ -121,12 +122,12 @@ class EngineCore {
   std::int64_t calm_steps() const;
   // Only steps that end before this count; nullopt: all do.
   std::optional<Nanos> calm_until() const;
-  // Copies of weights are on their way that end well, one after the other at these times. When the
-  // core must be looked at next because of them, unless something else happens; nullopt: at the
-  // first of them. Those that end before are told by WeightCache::take_events(), each at its time.
-  // After start_step(now).
+  // Copies of weights are on their way that will succeed one after the other at these times.
+  // Returns when the core must be looked at next because of them, if nothing else happens; nullopt:
+  // at the first of them. WeightCache::take_events() reports those that end before, each at its
+  // time. Call it after start_step(now).
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
-  // Does what `steps` steps like the decided one, calm_steps() at most, lead to. The last ends at
+  // Has the effect of `steps` steps like the decided one, calm_steps() at most. The last ends at
   // `last_end`, and the device was busy with all of them for `busy`. sampled(request, place) gives
   // the token that takes this place of the request's. There are no outputs. Returns the requests
   // that got a token of each step.
@@ -134,16 +135,16 @@ class EngineCore {
   std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
                                         const SampledTokens& sampled);
 
-  // What is known of the next steps of all that are in flight or will be: none ends before `next`,
-  // and no two do before `second`, apart from `passed` calm steps that end before both.
+  // What is known of the next steps that are or will be in flight: none ends before `next`, and no
+  // two end before `second`, apart from `passed` calm steps that end before both.
   struct StepsAhead {
     Nanos next;
     Nanos second;
     std::int64_t passed = 0;
   };
-  // The earliest time at which a request may end, unless something is asked of this core before or
-  // a step fails; INT64_MAX: there is none. Where that cannot be told: ahead.next. No step takes
-  // less than step_least(model).
+  // The earliest time at which a request may end, unless this core is called before or a step
+  // fails; INT64_MAX: there is none. Where that cannot be told: ahead.next. No step takes less than
+  // step_least(model).
   using StepLeast = std::function<Nanos(ModelId)>;
   Nanos ends_from(const StepsAhead& ahead, const StepLeast& step_least) const;
 
@@ -157,14 +158,14 @@ class EngineCore {
   // The device is lost for good: ends every request with `why` (Output::lost), and refuses new ones
   // with it.
   void lose(const std::string& why);
-  // The requests that were in a step of a device that is lost, which may be why.
+  // The requests that were in a step of a lost device, one of which may be the cause.
   const std::vector<RequestId>& struck() const;
 
   request::Observation observe() const;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;
 
-  // For checkers: the KV bookkeeping; and every invariant of core, scheduler, KV and residency,
-  // recomputed slowly.
+  // For checkers: the KV bookkeeping; and every invariant of core, scheduler, KV and residency, by
+  // recomputation.
   const kv::KvCache& kv() const;
   Status check_integrity() const;
 

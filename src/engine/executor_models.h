@@ -24,7 +24,7 @@ class ExecutorModels {
   explicit ExecutorModels(Bytes frame, int steps_in_flight_max = 1)
       : frame_(frame), steps_in_flight_max_(steps_in_flight_max) {}
 
-  // kInvalidArgument: known already, nothing to run, or a layout for another frame size.
+  // kInvalidArgument: already known, no forward pass, or a layout for another frame size.
   Status add(ModelId id, Model model) {
     if (!id.valid() || model.forward == nullptr) {
       return invalid_argument("a model needs an id and a forward pass");
@@ -58,8 +58,8 @@ class ExecutorModels {
     return {};
   }
 
-  // The model of a step that is submitted; it stays until that ends. kUnavailable while as many
-  // steps as may be are in flight; kNotFound.
+  // The model of a submitted step, which stays until the step ends. kUnavailable while as many
+  // steps as allowed are in flight; kNotFound.
   Result<Model*> begin_step(ModelId id) {
     const std::lock_guard lock(mutex_);
     if (std::ssize(in_flight_) >= steps_in_flight_max_) return unavailable("a step is in flight");
@@ -80,7 +80,7 @@ class ExecutorModels {
     CAUSEWAY_DCHECK(!in_flight_.empty(), "a step ends that was not begun");
     in_flight_.pop_front();
   }
-  // The newest was not started after all.
+  // The newest step was not started after all.
   void take_back_step() {
     const std::lock_guard lock(mutex_);
     CAUSEWAY_DCHECK(!in_flight_.empty(), "a step is taken back that was not begun");

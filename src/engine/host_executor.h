@@ -39,9 +39,9 @@ struct HostModel {
 class HostExecutor final : public StepExecutor {
  public:
   class State;
-  // The mover, of these frames, outlives the executor; null: KV does not rotate. A step computes on
-  // `threads`; 0: on all that there are. kInvalidArgument: no memory or misaligned;
-  // kResourceExhausted: no threads to be had.
+  // The mover of these frames outlives the executor; null: KV does not rotate. A step computes on
+  // `threads` threads; 0: one for each CPU. kInvalidArgument: no memory, or misaligned;
+  // kResourceExhausted: no threads are available.
   static Result<std::unique_ptr<HostExecutor>> start(const HostFrames& frames, const Clock& clock,
                                                      kv::KvMover* mover = nullptr, int threads = 0);
   explicit HostExecutor(std::unique_ptr<State> state);  // for start()

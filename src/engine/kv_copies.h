@@ -1,5 +1,5 @@
-// How executors of all backends hand the copies of KV that batches bring to their mover, which is
-// null where KV does not rotate. Internal to this room.
+// How executors of all backends pass the copies of KV in batches to their mover, which is null
+// where KV does not rotate. Internal to this room.
 #pragma once
 
 #include <span>
@@ -17,7 +17,8 @@ inline void submit_copies(std::span<const kv::KvCopy> copies, kv::KvMover* mover
   mover->submit(copies);
 }
 
-// Copies in first: a step waits for them. Returns the gates that the step passes before it reads.
+// Copies in are begun first, because a step waits for them. Returns the gates that the step must
+// pass before it reads.
 inline std::vector<kv::CopyGate> begin_copies_of(const request::Batch& batch, kv::KvMover* mover) {
   submit_copies(batch.copies_in, mover);
   submit_copies(batch.copies_out, mover);

@@ -30,9 +30,9 @@ struct KvRotationOptions {
   schedule::BudgetLimits limits = {};
 };
 
-// About how many bytes of experts a step of a model brings over the link: those that it reads at
-// home, and those that are loaded into slots because it did. Eighth by eighth, as the time of
-// steps.
+// The approximate bytes of experts that a step of a model brings over the link: those that it reads
+// at home, and those that are then loaded into slots. A new step counts for an eighth, as with the
+// time of steps.
 class ExpertTraffic {
  public:
   // `seen`: the cache's, after the step.
@@ -53,8 +53,8 @@ class ExpertTraffic {
 // Weights that cross the link into HBM beside copies of KV.
 struct WeightsIn {
   Bytes arriving = {};  // that are on their way
-  // The bytes that a step of a streamed model brings: its pass, or the experts that it misses.
-  // Zero: no such model has requests.
+  // The bytes that a step of a streamed model brings: those of its pass, or the experts that it
+  // misses. Zero: no such model has requests.
   Bytes pass = {};
   bool resident = true;  // models whose steps bring nothing have requests
 };
@@ -70,25 +70,25 @@ class KvRotation final : public schedule::RotationView {
 
   // The facts for one decision.
   schedule::RotationInputs inputs(const WeightsIn& weights, Nanos now);
-  // A step of a resident model, or of a streamed one, took so long: what the next one is expected
-  // to take.
+  // A step of a resident model, or of a streamed one, took so long: updates the expected time of
+  // the next.
   void step_took(Nanos time, bool streamed);
 
-  // The copies that may begin now go with the batch; then also what its sequences wait for.
+  // The copies that may begin now go with the batch, together with what its sequences wait for.
   void add_copies(request::Batch& batch);
   // Begins copies where no step is started.
   void begin_copies();
   // The sequence has been rotated out, and some of it had to be copied.
   void leaves(RequestId sequence) { leaving_.insert(sequence); }
-  // The sequence has been opened with so many blocks of its prefix to be copied in. What that takes
-  // is logged beside what was predicted, once in a while.
+  // The sequence has been opened with so many blocks of its prefix to be copied in. The time that
+  // this takes is logged beside the predicted one, now and then.
   void brings(RequestId sequence, std::int64_t copies, Nanos now);
-  // Tells the cache how copies have ended. Returns the sequences that are lost by failures: to be
-  // computed again.
+  // Tells the cache how copies have ended. Returns the sequences that failures have lost, which
+  // must be computed again.
   std::vector<RequestId> poll(Nanos now);
-  // Copies have been begun that have neither ended nor been given up.
+  // Whether copies are under way that have neither ended nor been given up.
   bool under_way() const { return under_way_ > 0; }
-  // Some were given up and have not ended: they may never.
+  // Whether copies that were given up have not ended; they may never.
   bool given_up() const { return !given_up_.empty(); }
 
   // Blocks copied since the start, by KvCopy::Reason.
@@ -110,12 +110,12 @@ class KvRotation final : public schedule::RotationView {
   };
 
   std::vector<kv::KvCopy>& take_copies();
-  // How long the decided step is expected to take, and with it the weights that come in meanwhile.
+  // How long the decided step is expected to take, including the weights that arrive meanwhile.
   Nanos step(const WeightsIn& weights) const;
   Bytes weights_in(const WeightsIn& weights, Nanos step) const;
   schedule::RotationBudget budget(const kv::KvCopyRates& rates, Bytes weights_in, Nanos step) const;
   void log_brought(Nanos now);
-  // Learns which sequences have come where they were to go, and which were lost on their way.
+  // Learns which sequences have arrived where they were to go, and which were lost on the way.
   void follow(const std::vector<RequestId>& lost, Nanos now);
 
   const KvRotationOptions options_;
@@ -123,17 +123,17 @@ class KvRotation final : public schedule::RotationView {
   StepExecutor& executor_;
   Nanos step_;                       // of resident models, expected
   Nanos pass_;                       // of streamed ones; zero: none has ended yet
-  std::int64_t copies_out_max_ = 1;  // in a step, eager ones among them
+  std::int64_t copies_out_max_ = 1;  // in a step, including eager ones
   std::int64_t under_way_ = 0;
   std::set<kv::CopyId> out_;  // of those, copies out
   std::map<ModelId, double> prefill_rates_;
   std::map<RequestId, Brought> brought_;
-  Nanos log_next_;                 // not before
+  Nanos log_next_;                 // no line of the log before this
   std::set<kv::CopyId> given_up_;  // that have not ended
   // On their way, as far as they have not ended.
   std::set<RequestId> leaving_, arriving_;
   CopyBackoff backoff_out_, backoff_in_;
-  bool rests_ = false;  // copies fail: only sequences that must go do, and are computed again
+  bool rests_ = false;  // copies fail: sequences leave only if they must
   std::vector<kv::KvCopy> copies_;
   request::KvCopyCounts counts_;
 };

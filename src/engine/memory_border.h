@@ -1,5 +1,5 @@
-// Moves the border between KV frames and cached weights while an engine runs: has what
-// schedule::decide_border() says carried out, extent by extent, and never waits for it. Internal to
+// Moves the border between KV frames and cached weights while an engine runs: it has the moves of
+// schedule::decide_border() carried out extent by extent, and never waits for them. Internal to
 // this room.
 //
 //   usable ──retire_frames()──▶ retiring ──nothing uses it──▶ gone: decommitted, the budget grows
@@ -29,9 +29,9 @@
 
 namespace causeway::engine {
 
-// How long an extent that is to go, and an engine that can run nothing else, wait for the end of a
-// KV copy that was given up. By then the transfer engine has seen it end or counts it as lost
-// (TransferEngineOptions).
+// How long an extent that is to be retired, and an engine that can run nothing else, wait for the
+// end of a KV copy that was given up. By then the transfer engine has seen it end, or counts it as
+// lost (TransferEngineOptions).
 inline constexpr Nanos kStrandedMax = seconds(15);
 
 class MemoryBorder {
@@ -39,22 +39,22 @@ class MemoryBorder {
   // The frames of the KV cache fill whole extents, kv_min at least and kv_max at the most.
   MemoryBorder(const schedule::BorderRules& rules, kv::KvCache& kv, weights::WeightCache& weights);
 
-  // Takes in what has ended, and decides anew. After WeightCache::demand().
+  // Takes in what has ended, and decides again. After WeightCache::demand().
   void decide(const schedule::FramesWanted& wanted, Nanos now);
-  // Gives to KV what weights have let go of. After WeightCache::decide().
+  // Gives extents that weights have released to KV. After WeightCache::decide().
   void hand_over();
 
-  // Memory is on its way, or held back: sequences that wait for frames may get some.
+  // Whether memory is on its way, or delayed: sequences that wait for frames may get some.
   bool under_way() const;
   // When to decide again, if nothing happens before.
   std::optional<Nanos> again() const { return again_; }
-  // Frames that KV could have beside the models that are attached.
+  // The frames that KV could have beside the attached models.
   std::int64_t frames_limit() const;
-  // A model with requests cannot come before memory has been taken from sequences that hold it.
+  // A model with requests cannot be brought before sequences give up memory that they hold.
   bool starved() const { return starved_ && count(Place::kRetiring) > 0; }
-  // A model with requests cannot come beside the longest sequence, and no memory is on its way.
+  // A model with requests cannot fit beside the longest sequence, and no memory is on its way.
   bool stuck() const { return starved_ && !under_way(); }
-  // Why KV did not get memory that it was to have, once, and when none is on its way any more.
+  // The error for which KV did not get memory, returned once, when none is on its way any more.
   std::optional<std::string> take_failure();
 
   Status check_integrity() const;
@@ -79,14 +79,14 @@ class MemoryBorder {
   std::vector<Place> places_;                // by extent of the frames
   std::vector<Nanos> retiring_since_;        // beside them
   std::array<std::int64_t, 4> counts_ = {};  // by Place
-  std::int64_t claimed_ = 0;                 // extents off the budget that are not coming yet
+  std::int64_t claimed_ = 0;                 // off the budget, but not coming yet
   std::int64_t total_ = 0;                   // extents of both sides
   bool starved_ = false;
   std::optional<schedule::BorderMove> last_;
   Nanos moved_;
   Nanos failed_until_;  // nothing goes to KV until then
   std::optional<Nanos> again_;
-  std::optional<Nanos> look_;  // when an extent is taken back that does not go
+  std::optional<Nanos> look_;  // when an extent that stays in use is taken back
   std::optional<std::string> failure_;
 };
 

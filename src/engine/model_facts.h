@@ -18,7 +18,7 @@ struct ModelFacts {
   weights::CachedModel weights = {};
   bool pinned = false;                     // in the cache, once it is there
   double alpha = schedule::kAlphaDefault;  // of policy rotary: schedule::check_alpha()
-  // How long a step is expected to compute: the longer of the two.
+  // How long a step is expected to compute: the longer of the two times.
   Nanos step_min = Nanos(0);
   double seconds_per_token = 0;
 

@@ -16,28 +16,28 @@ namespace causeway::engine {
 
 struct Sequence;
 
-// One that runs and one that is enqueued behind it. With more, pending tokens would have to name
-// the step that they come from.
+// One step runs and one is enqueued behind it. With more, pending tokens would have to name the
+// step that they come from.
 inline constexpr int kStepsInFlightMax = 2;
 
 struct StepInFlight {
   StepId id;
   Nanos started;   // or, if later, when the one before it ended
-  Nanos computes;  // as long as it is expected to
+  Nanos computes;  // the time that it is expected to take
   schedule::Decision decision;
-  std::vector<Sequence*> sequences;       // beside Decision::runs; null: ended meanwhile
+  std::vector<Sequence*> sequences;       // beside Decision::runs; null: ended
   std::vector<std::int64_t> scored;       // likewise: how many rows of it are scored
-  std::vector<FrameId> abandoned_frames;  // of those that ended meanwhile: still in use by the step
+  std::vector<FrameId> abandoned_frames;  // of ended ones; the step still uses them
   std::vector<weights::WeightView> weights;  // as submitted
   bool awaits_masks = false;                 // StepExecutor::supply_masks() is due
-  // Why the executor did not take it; it fails when those before it have ended.
+  // Why the executor refused it; it fails when the steps before it have ended.
   std::string refused;
 };
 
 struct StepLane {
   explicit StepLane(int most) : in_flight_max(most) {}
 
-  // Counting the lane's own steps from 0.
+  // Counts the lane's own steps from 0.
   static std::size_t slot_of(std::int64_t step) {
     return static_cast<std::size_t>(step % kStepsInFlightMax);
   }
@@ -49,7 +49,7 @@ struct StepLane {
   StepInFlight& next() { return at(started); }
   StepInFlight& newest() { return at(started - 1); }
   const StepInFlight& newest() const { return at(started - 1); }
-  // Nothing is enqueued behind a step that was refused, or that awaits masks.
+  // Nothing is enqueued after a step that was refused, or that awaits masks.
   bool has_room() const {
     if (in_flight() == 0) return true;
     return in_flight() < in_flight_max && newest().refused.empty() && !newest().awaits_masks;

@@ -1,5 +1,5 @@
-// Hears what a crash of this process would strike: which requests are in a step, and which wait.
-// With it a worker's supervisor knows which of them may be why the process has gone.
+// Is told which requests a crash of this process would hit: those in a step, and those that wait. A
+// worker's supervisor uses it to know which of them may have caused the crash.
 #pragma once
 
 #include <span>
@@ -11,11 +11,11 @@ namespace causeway::engine {
 class StepWatch {
  public:
   virtual ~StepWatch() = default;
-  // The request has been taken in. It waits, and nothing is done for it that depends on what it
-  // asks, until steps() has it. Engine-loop thread, as steps(); neither blocks.
+  // The request has been taken in. Until steps() has it, it waits, and nothing happens that depends
+  // on its contents. Engine-loop thread, as steps(); neither blocks.
   virtual void queued(RequestId request) = 0;
-  // Tells the requests of the steps in flight and of one that has been decided, in ascending order,
-  // before anything is done for that step. A request that is not among them waits, or has ended.
+  // Tells the requests of the steps in flight and of a decided one, in ascending order, before
+  // anything is done for that step. Any other request waits, or has ended.
   virtual void steps(std::span<const RequestId> requests) = 0;
 };
 

@@ -1,5 +1,6 @@
-// The copies between frames and twins that have not ended: which wait to be taken, which are under
-// way, and which sequences wait for them. Knows nothing of pools; KvCache is its only user.
+// The copies between frames and twins that have not ended: those that wait to be taken, those under
+// way, and the sequences that wait for them. The book does not use the pools; KvCache is its only
+// user.
 //
 //   add() ─▶ pending ──take()──▶ under way ──remove()──▶ gone
 //               └──────remove(): dropped─────────────────▲
@@ -28,8 +29,8 @@ struct PendingCopy {
   KvCopy copy;
   ModelId model;
   std::optional<PrefixHash> hash = {};  // of the full block; none: a tail
-  StepId after = {};                    // the last step that writes the source; invalid: none does
-  std::uint64_t takes = 0;              // of the frame, as the copy has to find it
+  StepId after = {};                    // the last step that writes the source; invalid: none
+  std::uint64_t takes = 0;              // times the frame was handed out, which the copy must find
   bool taken = false;
   bool given_up = false;
   std::vector<CopyWaiter> waiters = {};
@@ -38,20 +39,20 @@ struct PendingCopy {
 class CopyBook {
  public:
   CopyId next_id() const { return next_; }
-  // Gives it next_id().
+  // Adds a copy and gives it next_id().
   PendingCopy& add(PendingCopy copy);
   PendingCopy& at(CopyId copy);
-  // Under way, or pending.
+  // The copy, which is pending or under way.
   PendingCopy* find(CopyId copy);
   // Forgets the copy.
   PendingCopy remove(CopyId copy);
   void take(PendingCopy& copy);
-  // In the order of their ids.
+  // All copies in the order of their ids.
   const std::set<CopyId>& pending(KvCopy::Direction direction) const {
     return direction == KvCopy::Direction::kIn ? pending_in_ : pending_out_;
   }
   const std::map<CopyId, PendingCopy>& all() const { return copies_; }
-  // The blocks that copies of this model move will not be found.
+  // Blocks that copies of this model move will not be found.
   void forget_model(ModelId model);
 
  private:

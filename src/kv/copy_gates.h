@@ -1,10 +1,10 @@
-// What steps wait for on their stream before they read KV that copies bring: semaphores, each lent
-// to one submission of copies at a time, because submissions may end in any order.
+// What steps wait for on their stream before they read KV that copies bring: semaphores. Each is
+// lent to one submission of copies at a time, because submissions may end in any order.
 //
 //   take() ─▶ closed ──raised by the copy stream, or by the mover──▶ open ──give_back()──▶ take() …
 //
-// Streams refer to a gate until its copies have really ended. When a copy hangs, that moment is not
-// known: so gates outlive the transfer engine. One thread.
+// Streams refer to a gate until its copies have really ended. When a copy hangs that moment is
+// unknown, so gates outlive the transfer engine. One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace causeway::kv {
 
-// A place that a step passes when the semaphore has reached the value.
+// A step that waits at the gate goes on when the semaphore has reached the value.
 struct CopyGate {
   device::Semaphore* semaphore = nullptr;
   std::uint32_t value = 0;
@@ -29,12 +29,12 @@ class CopyGates {
   // The device outlives the gates.
   explicit CopyGates(device::Device& device) : device_(device) {}
 
-  // One that is closed. kUnsupported: the device has no semaphores; a device's error.
+  // Lends a closed gate. kUnsupported: the device has no semaphores; other errors are the device's.
   Result<CopyGate> take();
-  // It is open, and nothing raises it any more. A caller that never gives one back takes nothing
-  // from others.
+  // The gate is open, and nothing raises it any more. A gate that is never given back does not
+  // reduce what others get.
   void give_back(const CopyGate& gate);
-  // That there are, lent or not.
+  // The number of gates, lent or not.
   std::int64_t size() const { return std::ssize(semaphores_); }
 
  private:

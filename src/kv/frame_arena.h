@@ -21,9 +21,9 @@
 namespace causeway::kv {
 
 struct FrameArenaOptions {
-  Bytes frame;                  // of one
-  std::int64_t frames = 0;      // that have memory from the start, ≥ 1
-  std::int64_t frames_max = 0;  // that may ever have; 0: as frames
+  Bytes frame;                  // of one frame
+  std::int64_t frames = 0;      // with memory from the start, ≥ 1
+  std::int64_t frames_max = 0;  // the most there may ever be; 0: as frames
 };
 
 class FrameArena {
@@ -33,23 +33,23 @@ class FrameArena {
   // outlive the frames.
   static Result<FrameArena> create(device::Device& device, const FrameArenaOptions& options);
 
-  // How many frames the device's arena could hold if nothing else used it.
+  // The number of frames that the device's arena could hold if nothing else used it.
   static std::int64_t frames_that_fit(const device::Arena& arena, Bytes frame);
 
-  // That there may ever be.
+  // The most frames that there may ever be.
   std::int64_t frames_max() const { return frames_max_; }
   Bytes frame_bytes() const { return frame_; }
-  // Of the extents that have memory now.
+  // The bytes of the extents that have memory now.
   Bytes bytes() const;
-  // The extents, for the caller that commits and decommits them. Nothing may use a frame of an
-  // extent without memory.
+  // The extents, for the caller that commits and decommits them. Frames of an extent without memory
+  // must not be used.
   device::AddressRange& range() { return range_; }
 
   // The start of frame 0.
   std::byte* base() const { return range_.data(); }
   // The bytes of a frame (readable by the CPU only if the device's memory is).
   std::span<std::byte> bytes_of(FrameId frame) const;
-  // Part of a frame, for copies.
+  // The address of a part of a frame, for copies.
   device::MemoryAddress address_of(FrameId frame, Bytes offset = Bytes(0)) const;
 
  private:

@@ -1,5 +1,5 @@
-// The frames of a KvCache: the state of each, its reference count, and the index of full blocks.
-// Knows nothing of sequences and steps beyond "used until"; KvCache is its only user.
+// The frames of a KvCache: the state of each, its reference count, and the index of full blocks. Of
+// sequences and steps it knows only "used until"; KvCache is its only user.
 //
 // Every frame is on exactly one list (or none, when referenced), linked through the frames
 // themselves, so that every move is O(1):
@@ -12,9 +12,9 @@
 // neither free nor evicted. A cached frame that is copied out stays in its place among the cached,
 // but is not available.
 //
-// Frames that are gone are on no list. A frame that is retiring goes when it would become free or
-// cached; until then find() does not know it, though its block stays in the index, so that nothing
-// is lost when it is added again.
+// Frames that are gone are on no list. A retiring frame becomes gone instead of free or cached.
+// Until then find() does not return it, but its block stays in the index, so that nothing is lost
+// when the frame is added again.
 //
 // Not thread-safe. Misuse is a bug: CHECKs.
 #pragma once
@@ -37,70 +37,72 @@ enum class FrameState : std::uint8_t { kFree, kQuarantined, kCached, kReferenced
 
 class FramePool {
  public:
-  // Frames 0 … frames-1 are free, those up to frames_max are gone. `keep`: full blocks stay cached
-  // when the last reference goes.
+  // Frames 0 … frames-1 are free, those from there to frames_max are gone. `keep`: full blocks stay
+  // cached after the last reference.
   FramePool(std::int64_t frames, std::int64_t frames_max, bool keep);
 
   // A free frame, or else the least recently used cached one, now referenced once. One must be
   // available. Its contents are not indexed.
   FrameId take(ModelId model);
-  // Adds a reference to an indexed frame, wherever it is (not free).
+  // Adds a reference to an indexed frame in any state but free.
   void reference(FrameId frame);
-  // Removes a reference. The last one sends the frame to quarantine until `last_user` and every
-  // earlier user of it are done, then to the cached frames if it is indexed, else to the free ones.
+  // Removes a reference. After the last one the frame is quarantined until `last_user` and all its
+  // earlier users are done, and is then cached if it is indexed, or else free.
   void unreference(FrameId frame, StepId last_user);
 
   // The block in the frame will be `hash` once `step` is done, if it succeeds.
   void begin_fill(FrameId frame, const PrefixHash& hash, StepId step);
-  // That step succeeded: as index(). No effect when the frame no longer expects just this.
+  // The step succeeded: as index(). No effect when the frame no longer waits for this step and
+  // hash.
   bool end_fill(FrameId frame, const PrefixHash& hash, StepId step);
-  // That step failed.
+  // The step failed: the block is not indexed.
   void abandon_fill(FrameId frame, const PrefixHash& hash, StepId step);
-  // Indexes a block that is valid now; false: another frame holds an equal one.
+  // Indexes a block that is valid now; false when another frame holds an equal one.
   bool index(FrameId frame, const PrefixHash& hash);
-  // The frame that holds this block, and will stay; invalid when none does.
+  // The frame that holds this block and is not retiring; invalid when there is none.
   FrameId find(const PrefixHash& hash) const;
-  // The same, though it may be retiring.
+  // As find(), but the frame may be retiring.
   FrameId holder(const PrefixHash& hash) const;
 
-  // A copy is going to read or write the frame, which is not free; it may never end; it has ended
-  // (`given_up`: though it was given up), or never began.
+  // A copy is about to read or write the frame, which is not free; the copy was given up, and may
+  // never end; the copy has ended (`given_up`: after it was given up), or never began.
   void begin_copy(FrameId frame);
   void give_up_copy(FrameId frame);
   void end_copy(FrameId frame, bool given_up = false);
 
-  // The step is done, and so are all before `oldest`. Ends its quarantine and theirs.
+  // The step is done, and so are all before `oldest`. Ends the quarantine of their frames.
   void step_done(StepId step, StepId oldest);
   bool is_done(StepId step) const { return step <= done_ || done_ahead_.contains(step); }
-  // Frees the model's cached frames; its quarantined ones will be free.
+  // Frees the model's cached frames; its quarantined frames will be free.
   void forget_model(ModelId model);
 
-  // A frame that is gone, or is retiring.
+  // Adds a frame that is gone or retiring.
   void add(FrameId frame);
-  // A frame that is neither.
+  // Retires a frame that is neither gone nor retiring.
   void retire(FrameId frame);
 
   FrameState state(FrameId frame) const { return at(frame).state; }
   bool retiring(FrameId frame) const { return at(frame).retiring; }
-  // A copy that was given up uses it, and may do so for ever.
+  // Whether a copy that was given up uses the frame, which it may do for ever.
   bool stranded(FrameId frame) const { return at(frame).copies.given_up > 0; }
   bool indexed(FrameId frame) const { return at(frame).indexed; }
   ModelId model(FrameId frame) const { return at(frame).model; }
   // The hash of an indexed frame.
   const PrefixHash& hash(FrameId frame) const { return at(frame).hash; }
-  // Counts up with every block that is indexed: tells it from what the frame held before.
+  // A counter of indexed blocks. It distinguishes the frame's block from earlier ones.
   std::uint64_t ordinal(FrameId frame) const { return at(frame).ordinal; }
-  // How often the frame was handed out: tells its owner from those before.
+  // The number of times that the frame was handed out, which distinguishes its owner from earlier
+  // ones.
   std::uint64_t takes(FrameId frame) const { return at(frame).takes; }
-  // The step in flight that completes the block.
+  // The step in flight that will complete the block.
   StepId filling(FrameId frame) const { return at(frame).filling; }
-  // When its last reference went, in the order in which blocks are let go.
+  // When the frame's last reference was removed, in the order in which blocks are let go.
   std::uint64_t let_go(FrameId frame) const { return at(frame).let_go; }
-  // A block is let go in host memory now.
+  // A block is let go in host memory: returns the next place in that order.
   std::uint64_t next_let_go() { return ++let_go_; }
   std::int64_t references(FrameId frame) const { return at(frame).references; }
   bool copied(FrameId frame) const { return at(frame).copies.all > 0; }
-  // Cached, and no copy uses it.
+  // Whether the frame is cached and no copy uses it.
   bool evictable(FrameId frame) const {
     return at(frame).state == FrameState::kCached && !copied(frame);
   }
@@ -112,8 +114,8 @@ class FramePool {
     std::int64_t given_up = 0;  // of those
     bool operator==(const Copies&) const = default;
   };
-  // Every invariant of the pool by recomputation; `references[f]` is how many tables list frame f,
-  // `copies[f]` which copies use it.
+  // Checks every invariant of the pool by recomputation; `references[f]` is the number of tables
+  // that list frame f, `copies[f]` tells which copies use it.
   Status check(std::span<const std::int64_t> references, std::span<const Copies> copies) const;
 
  private:
@@ -134,7 +136,7 @@ class FramePool {
   };
   using List = LinkedList<FrameId>;
 
-  // Whether a copy keeps the frame from coming free.
+  // Whether a copy keeps the frame in quarantine.
   static bool in_copy(const Frame& frame);
   Frame& at(FrameId frame);
   const Frame& at(FrameId frame) const;
@@ -143,9 +145,9 @@ class FramePool {
   void unlink(List& list, FrameId frame);
   void quarantine(FrameId frame);
   void unlink_quarantined(FrameId frame);
-  // It is quarantined by now, or not any more.
+  // The frame has become quarantined, or has left quarantine.
   void count_quarantined(const Frame& frame, std::int64_t change);
-  // Nothing uses the frame any more: cached, free or gone.
+  // Nothing uses the frame any more: it becomes cached, free or gone.
   void settle(FrameId frame);
   void leave(FrameId frame);
   void unindex(FrameId frame);
@@ -158,11 +160,11 @@ class FramePool {
   std::vector<Frame> frames_;
   List free_, cached_;
   std::map<StepId, List> quarantined_;  // by the step that ends it
-  List copied_;                         // quarantined until a copy ends, their steps being done
+  List copied_;                         // their steps are done, but a copy is not
   PrefixIndex index_;                   // of frames that are indexed
   FrameCounts counts_;
-  StepId done_;                  // all up to here are
-  std::set<StepId> done_ahead_;  // beyond that: done before an older one
+  StepId done_;                  // all steps up to here are done
+  std::set<StepId> done_ahead_;  // steps done before an older one
   std::uint64_t next_ordinal_ = 0;
   std::uint64_t let_go_ = 0;  // of the block that was let go last
   const bool keep_;

@@ -1,6 +1,6 @@
 // The KV cache of one slice: uniform frames, block tables, reference counts, quarantine and the
-// prefix index, for all models of the slice at once. Bookkeeping only: it moves no bytes and knows
-// no device; frame f lies at arena base + f × frame bytes.
+// prefix index, for all models of the slice at once. It is bookkeeping only: it moves no bytes and
+// uses no device; frame f lies at arena base + f × frame bytes.
 //
 //   every frame is exactly one of
 //     free ──grow()──▶ referenced ──release()──▶ quarantined ──step_done()──▶ free
@@ -37,11 +37,11 @@
 namespace causeway::kv {
 
 struct KvCacheOptions {
-  std::int64_t frames = 0;      // that are there from the start: ids 0 … frames-1
-  std::int64_t frames_max = 0;  // that may ever be: ids below it; 0: as frames
+  std::int64_t frames = 0;      // those there from the start: ids 0 … frames-1
+  std::int64_t frames_max = 0;  // the most there may be: ids are below; 0: as frames
   bool prefix_caching = true;
-  // Keys the hash of the prefix index (prefix_hash.h). A server draws it at random, so that no
-  // request can be crafted to collide with another's prefix; nothing else depends on it.
+  // The key of the prefix index's hash (prefix_hash.h). A server draws it at random, so that a
+  // request cannot be crafted to collide with another's prefix; nothing else depends on it.
   std::uint64_t hash_seed = 0;
   std::int64_t twins = 0;  // places in host memory at the start, ids 0 … twins-1; 0: none ever
 };
@@ -51,22 +51,22 @@ struct FrameCounts {
   std::int64_t quarantined = 0;
   std::int64_t cached = 0;
   std::int64_t referenced = 0;
-  std::int64_t retiring = 0;  // of those that are quarantined or referenced
+  std::int64_t retiring = 0;  // those of the quarantined and referenced ones
   std::int64_t gone = 0;
-  std::int64_t copying = 0;  // of those that are cached: a copy reads them
-  // Of those that are quarantined: a copy that was given up uses them, which may never end.
+  std::int64_t copying = 0;  // those of the cached ones that a copy reads
+  // Those of the quarantined ones that a copy uses which was given up and may never end.
   std::int64_t stranded = 0;
-  // That become available, or go, when steps and copies have ended.
+  // The frames that become available, or gone, when steps and copies have ended.
   std::int64_t coming() const { return quarantined - stranded; }
-  // What grow() can hand out now.
+  // The frames that grow() can hand out now.
   std::int64_t available() const { return free + cached - copying; }
   std::int64_t in_use() const { return quarantined + referenced; }
-  // That are there to stay.
+  // The frames that are neither gone nor retiring.
   std::int64_t usable() const { return free + cached + in_use() - retiring; }
   bool operator==(const FrameCounts&) const = default;
 };
 
-// Neighbouring frames.
+// A run of neighbouring frames.
 struct FrameRun {
   FrameId first;
   std::int64_t count = 0;
@@ -76,7 +76,7 @@ struct FrameRun {
 struct PrefixStats {
   std::int64_t queried_tokens = 0;
   std::int64_t hit_tokens = 0;   // in both tiers
-  std::int64_t host_tokens = 0;  // of those, in host memory only
+  std::int64_t host_tokens = 0;  // those of them in host memory only
 };
 
 class KvCache {
@@ -86,16 +86,16 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  // A model's blocks hold `tokens_per_block` tokens. Before any other call with this model.
+  // A model's blocks hold `tokens_per_block` tokens. Call it before any other call with the model.
   void add_model(ModelId model, Tokens tokens_per_block);
   // Drops the model's cached frames. No sequence of it may be open.
   void remove_model(ModelId model);
   Tokens tokens_per_block(ModelId model) const;
 
-  // How many leading tokens of `tokens` are in the cache now: whole blocks, always fewer than
-  // tokens.size(), because at least one token must be computed to have logits.
+  // The number of leading tokens of `tokens` that are in the cache now: whole blocks, and always
+  // fewer than tokens.size(), because at least one token must be computed to have logits.
   Tokens match_prefix(ModelId model, std::span<const TokenId> tokens) const;
-  // Of the frames that match_prefix counts, those that are available now, and would not be once
+  // Of the frames that match_prefix counts, those that are available now and would not be once
   // open() references them.
   std::int64_t cached_frames_of_prefix(ModelId model, std::span<const TokenId> tokens) const;
 
@@ -105,95 +105,93 @@ class KvCache {
   // Makes the table cover `total` tokens, evicting cached frames as needed. All or nothing: false,
   // and nothing changes, when frames are lacking.
   [[nodiscard]] bool grow(RequestId sequence, Tokens total);
-  // Frames that grow(sequence, total) would take.
+  // The number of frames that grow(sequence, total) would take.
   std::int64_t frames_to_grow(RequestId sequence, Tokens total) const;
   // The KV of the first tokens.size() tokens of the sequence is, or will be at the end of the step
   // in flight, valid; blocks that became full enter the prefix index once that step is done.
   void commit(RequestId sequence, std::span<const TokenId> tokens, StepId step);
-  // Closes the table, wherever the sequence is. Frames that no other references become cached (if
-  // full and indexed) or free, after quarantine until `last_user` is done; an invalid id means that
-  // no step uses them. Copies of it that were not taken yet are dropped; full blocks that are in
-  // host memory stay there as cached prefixes.
+  // Closes the table in any state of the sequence. Frames that no other sequence references become
+  // cached (if full and indexed) or free, after quarantine until `last_user` is done; an invalid id
+  // means that no step uses them. Copies of the sequence that were not taken yet are dropped; full
+  // blocks in host memory stay there as cached prefixes.
   void release(RequestId sequence, StepId last_user);
-  // The step has completed, and so have all before `oldest`; others before it may still run: those
-  // of other models. A model's steps complete in order.
+  // The step has completed, and so have all before `oldest`; others before it, of other models, may
+  // still run. The steps of a model complete in order.
   void step_done(StepId step, StepId oldest);
   // Steps up to and including `step` have completed.
   void step_done(StepId step) { step_done(step, StepId(step.value + 1)); }
-  // The step failed: what it would have filled is not valid and must not be indexed. Then as
-  // step_done().
+  // The step failed: what it was to fill is not valid and is not indexed. Otherwise as step_done().
   void step_failed(StepId step, StepId oldest);
   void step_failed(StepId step) { step_failed(step, StepId(step.value + 1)); }
 
-  // The frames of the sequence's blocks, in order; none while it is rotated out. Valid until the
-  // next call that changes it.
+  // The frames of the sequence's blocks, in order; empty while it is rotated out. Valid until the
+  // next call that changes the table.
   std::span<const FrameId> table(RequestId sequence) const;
   bool is_open(RequestId sequence) const;
 
-  // Frames that are gone are free; those that are retiring are as they were.
+  // Frames that are gone become free; those that are retiring return to their former state.
   void add_frames(FrameRun run);
-  // Takes the frames, all of which are usable, out of use: those that are free or cached at once,
-  // the others when they are free. Nothing of them is found as a prefix any more.
+  // Takes the frames, none of which is gone or retiring, out of use: free and cached ones at once,
+  // the others when they are free. No block in them is found as a prefix any more.
   void retire_frames(FrameRun run);
-  // Whether all of the run are gone: nothing reads or writes them.
+  // Whether all frames of the run are gone, so that nothing reads or writes them.
   bool retired(FrameRun run) const;
-  // A copy that was given up uses one of them: they may never be retired.
+  // Whether a copy that was given up uses one of them, so that they may never be gone.
   bool stranded(FrameRun run) const;
   bool retiring(FrameId frame) const;
-  // Of the runs of `length` frames in which all are usable, the `count` (or as many as there are)
-  // that are easiest to do without: those with the fewest frames in use, then the fewest cached,
-  // then the highest. Looks at every frame.
+  // The `count` best runs of `length` usable frames to retire (or as many as there are): those with
+  // the fewest frames in use, then the fewest cached, then the highest. Looks at every frame.
   std::vector<FrameRun> runs_to_retire(std::int64_t length, std::int64_t count) const;
 
-  // Rotation. The costs are of one call that is made now; O(blocks of the sequence).
+  // Rotation. The costs are those of a call that is made now; O(blocks of the sequence).
   std::int64_t twins() const;  // 0: nothing rotates
-  // So many more are there, with the next ids: as host memory is registered. Not when there were
-  // none at the start.
+  // Adds so many twins, with the next ids, as host memory is registered. Not when there were none
+  // at the start.
   void add_twins(std::int64_t count);
   TwinCounts twin_counts() const;
   SequencePlace place(RequestId sequence) const;
-  RotateOutCost rotate_out_cost(RequestId sequence) const;  // of one that has a table
-  RotateInCost rotate_in_cost(RequestId sequence) const;    // of one that has none
+  RotateOutCost rotate_out_cost(RequestId sequence) const;  // the sequence has a table
+  RotateInCost rotate_in_cost(RequestId sequence) const;    // the sequence has no table
   PrefixTiers prefix_tiers(ModelId model, std::span<const TokenId> tokens) const;
 
-  // Gives up the sequence's frames; what is committed is copied to twins where it has none yet.
-  // `last_user` as for release(). False, and nothing changes, when twins are lacking or the
-  // sequence is arriving or lost. Must not be rotated out already.
+  // Gives up the sequence's frames; committed blocks without a twin are copied to one. `last_user`
+  // as for release(). False, and nothing changes, when twins are lacking or the sequence is
+  // arriving or lost. The sequence must not be rotated out already.
   [[nodiscard]] bool rotate_out(RequestId sequence, StepId last_user);
-  // Gives the sequence, which is in kHost, its table back, evicting cached frames as needed. False,
-  // and nothing changes, when frames are lacking. A step may read the table when the copies have
-  // ended: those up to arriving_until().
+  // Gives a sequence in kHost its table back, evicting cached frames as needed. False, and nothing
+  // changes, when frames are lacking. A step may read the table when the copies up to
+  // arriving_until() have ended.
   [[nodiscard]] bool rotate_in(RequestId sequence);
-  // The newest copy into the sequence's frames, until all of them have ended; then invalid.
+  // The newest copy into the sequence's frames until all of them have ended; invalid after that.
   CopyId arriving_until(RequestId sequence) const;
-  // open() that also brings leading blocks which are in host memory only. The frames that
-  // prefix_tiers() names must be available.
+  // As open(), and also brings leading blocks that are in host memory only. The frames that
+  // prefix_tiers() counts must be available.
   Tokens open_with_twins(RequestId sequence, ModelId model, std::span<const TokenId> tokens);
 
-  // Appends the copies that may begin now: all copies in, all copies out of sequences that must go
-  // and whose blocks no step writes any more, then eager ones while there are fewer than `out_max`
-  // copies out. Their sources are complete, and nothing else uses their targets: they need wait for
-  // nothing. Of one call no two have the same target.
+  // Appends the copies that may begin now: all copies in, all copies out of sequences that must
+  // leave and whose blocks no step writes any more, then eager ones while there are fewer than
+  // `out_max` copies out. Their sources are complete and nothing else uses their targets, so they
+  // wait for nothing. No two copies of one call have the same target.
   void take_copies(std::int64_t out_max, std::vector<KvCopy>& copies);
-  // A copy that was taken has ended. Appends the sequences that are lost by its failure: release
-  // them and compute them again. Must be told before the end of a step that waited for the copy.
+  // A copy that was taken has ended. Appends the sequences that its failure has lost: release them
+  // and compute them again. Must be called before the end of a step that waited for the copy.
   void copy_ended(CopyId copy, bool ok, std::vector<RequestId>& lost);
-  // Appends the sequences that failed steps have lost since the last call, as copy_ended() does: a
-  // step was to fill a block that is in the tables of sequences which are leaving. Ask after every
-  // step_failed().
+  // Appends the sequences that failed steps have lost since the last call, as copy_ended() does:
+  // such a step was to fill a block in the tables of sequences that are leaving. Call it after
+  // every step_failed().
   void take_lost(std::vector<RequestId>& lost);
-  // Counts the copy as failed, though it may still read and write: frame and twin stay in use until
-  // copy_ended(), or for good when the copy never ends (FrameCounts::stranded).
+  // Counts the copy as failed, although it may still read and write. Its frame and twin stay in use
+  // until copy_ended(), or for good when the copy never ends (FrameCounts::stranded).
   void give_up_copy(CopyId copy, std::vector<RequestId>& lost);
 
   FrameCounts counts() const;
   PrefixStats prefix_stats() const;
-  std::int64_t frames() const;  // usable
+  std::int64_t frames() const;  // neither gone nor retiring
   std::int64_t frames_max() const;
 
-  // Every invariant, the slow way: one state a frame, reference counts equal to the tables that
-  // list the frame, index and frames agree, counts() correct; of twins the same, and no copy uses
-  // what a step writes or another block has. The error says which is broken.
+  // Checks every invariant by recomputation: each frame has one state, reference counts equal the
+  // tables that list the frame, index and frames agree, counts() is correct; the same for twins,
+  // and no copy uses what a step writes or another block has. The error says which is broken.
   Status check_integrity() const;
 
   class State;  // internal to this room

@@ -1,5 +1,5 @@
-// What a KvCache remembers between its calls. Internal to this room: kv_cache.cc (tables, steps),
-// kv_rotation.cc (twins and copies) and kv_cache_integrity.cc (invariants) work on it.
+// The state of a KvCache. Internal to this room: kv_cache.cc (tables, steps), kv_rotation.cc (twins
+// and copies) and kv_cache_integrity.cc (invariants) work on it.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Sequence {
   std::vector<PrefixHash> hashes;     // of the leading full blocks (when blocks are tracked)
   std::int64_t committed_tokens = 0;  // whose KV is valid once the steps in flight are done
   StepId last_writer;  // the last step that committed tokens; of all that use it once it is out
-  std::int64_t copies_awaited = 0;  // that name it as a waiter
+  std::int64_t copies_awaited = 0;  // copies that name it as a waiter
   CopyId newest_copy_in;
   bool out = false;   // rotated out
   bool lost = false;  // part of it is not valid any more: it can only be released
@@ -43,7 +43,7 @@ struct Sequence {
   std::int64_t blocks() const { return (committed_tokens + block_tokens - 1) / block_tokens; }
 };
 
-// What a step in flight will have done to a sequence; what to go back to if it fails.
+// What a step in flight will have done to a sequence, and the state to return to if it fails.
 struct Commit {
   RequestId sequence;
   std::uint64_t serial = 0;
@@ -61,7 +61,7 @@ struct Step {
   std::vector<Fill> fills;
 };
 
-// A full block that had no twin when it was indexed. Void when the frame holds another by now.
+// A full block that had no twin when it was indexed. Void when the frame holds another one by now.
 struct EagerCandidate {
   FrameId frame;
   std::uint64_t ordinal = 0;  // of the frame's block
@@ -77,19 +77,18 @@ class KvCache::State {
 
   Model& model(ModelId id);
   Sequence& sequence(RequestId id);
-  // nullptr: that opening has ended.
+  // The opening; nullptr when it has ended.
   Sequence* find(const CopyWaiter& waiter);
 
   // Whether full blocks are hashed and indexed.
   bool tracks_blocks() const { return prefix_caching || twins.size() > 0; }
-  // What a sequence's first block follows. Without prefix caching no two sequences have a block in
-  // common.
+  // The parent of a sequence's first block. Without prefix caching no two sequences share a block.
   PrefixHash root(std::uint64_t serial) const {
     return prefix_caching ? PrefixHash() : PrefixHash{serial + 1, ~std::uint64_t{0}};
   }
 
   // Calls visit(hash) for the leading blocks of `tokens`, in order, while it returns true. Returns
-  // how many tokens these cover. One token at least is left to compute.
+  // the number of tokens that these cover. At least one token is left to compute.
   template <typename Visit>
   std::int64_t walk_prefix(ModelId id, std::span<const TokenId> tokens, Visit visit) {
     const auto block = static_cast<std::size_t>(model(id).block_tokens);
@@ -110,7 +109,7 @@ class KvCache::State {
   void roll_back(const std::vector<Commit>& failed, StepId step);
   // What steps in flight fill of these sequences, from `step` on, will not be valid.
   void abandon_fills(const std::unordered_set<std::uint64_t>& serials, StepId step);
-  // The table's references, from its end.
+  // Releases the table's references, from its end.
   void drop_table(Sequence& entry, StepId last_user);
   void use_frame(FrameId frame, const PrefixHash& hash);
   // The frame's block has been indexed.
@@ -118,26 +117,27 @@ class KvCache::State {
 
   // kv_rotation.cc
   SequencePlace place(const Sequence& entry) const;
-  // A twin that holds the block by now; invalid: none.
+  // A twin that holds the block by now; invalid when there is none.
   TwinId ready_twin(const PrefixHash& hash) const;
   // Whether a sequence holds the block in HBM.
   bool in_use(const PrefixHash& hash) const;
-  // None: one does. Else when the last of those let go that held it in the frame which has it.
+  // Empty while a sequence holds the block in HBM. Otherwise when the last one let go of it, among
+  // those that held it in the frame that has it.
   std::optional<std::uint64_t> let_go_of(const PrefixHash& hash) const;
   void copy_out(RequestId id, Sequence& entry, std::size_t block, StepId last_user);
   void copy_in(RequestId id, Sequence& entry, std::size_t block, TwinId twin,
                KvCopy::Reason reason);
   void await(RequestId id, Sequence& entry, PendingCopy& copy);
-  // An eager copy out, pending; nullptr: no block wants one, or no twin is to be had.
+  // A pending eager copy out; nullptr when no block wants one, or no twin is available.
   PendingCopy* next_eager();
   bool wants_twin(const EagerCandidate& candidate) const;
   void purge_eager();
-  // Lets go of the twins of a sequence that ends.
+  // Releases the twins of a sequence that ends.
   void drop_twins(RequestId id, Sequence& entry);
   void drop_pending_in(RequestId id);
-  // Copies out that are pending and whose source will not be valid: of the blocks from `first` on.
+  // Drops pending copies out whose source will not be valid: those of the blocks from `first` on.
   void lose_blocks(Sequence& entry, std::int64_t first);
-  // The pending copy out of a block that will not be filled, whichever sequences wait for it.
+  // Drops the pending copy out of a block that will not be filled, whatever sequences wait for it.
   void drop_copy_of(const Fill& fill);
   void drop_copy_out(CopyId copy);
   void lose_waiters(const PendingCopy& copy);
@@ -158,7 +158,7 @@ class KvCache::State {
   IdMap<ModelId, Model> models;
   std::unordered_map<RequestId, Sequence> sequences;
   std::map<StepId, Step> in_flight;
-  std::vector<RequestId> lost;  // not told yet
+  std::vector<RequestId> lost;  // the caller has not been told yet
   std::uint64_t next_serial = 0;
   PrefixStats stats;
 };

@@ -1,6 +1,6 @@
 // A list of ids, linked through the items themselves: every move is O(1) and allocates nothing.
-// `at(id)` yields the item, which has the members `previous` and `next`. An item is on one list at
-// most, and the caller that moves it knows on which.
+// `at(id)` yields the item, which has the members `previous` and `next`. An item is on at most one
+// list, and the caller that moves it knows which.
 #pragma once
 
 namespace causeway::kv {

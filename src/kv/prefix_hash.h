@@ -1,10 +1,10 @@
 // The identity of a full KV block: a hash over its model, the identity of the block before it and
 // its tokens. Equal identity means equal tokens from the sequence's start.
 //
-// The index compares these 128 bits and not the tokens themselves, so a collision would hand one
-// user's KV to another. Hence SipHash-2-4 with 128-bit output (Aumasson and Bernstein, 2012),
-// keyed: without the key a collision cannot be crafted, and a chance one among 10^9 blocks has
-// a probability of about 10^-21.
+// The index compares these 128 bits and not the tokens themselves, so a collision would give one
+// user's KV to another. Therefore the hash is SipHash-2-4 with 128-bit output (Aumasson and
+// Bernstein, 2012) and a key: without the key a collision cannot be crafted, and a chance one among
+// 10^9 blocks has a probability of about 10^-21.
 #pragma once
 
 #include <compare>
@@ -41,7 +41,7 @@ class SipHash {
   std::uint64_t length_ = 0;
 };
 
-// The identity of the block of `tokens` that follows the block `parent` (all zero: none).
+// The identity of the block of `tokens` after the block `parent` (all zero: the first block).
 PrefixHash hash_block(HashKey key, ModelId model, PrefixHash parent,
                       std::span<const TokenId> tokens);
 

@@ -1,6 +1,6 @@
 // Which frame holds which full block: a hash table of frame ids beside 32 bits of each hash, so
-// that a look-up mostly touches one cache line. Whether a frame holds just that block its hash
-// says, which the frames' owner has.
+// that a look-up mostly touches one cache line. The frames' owner has the whole hash, and checks
+// it.
 //
 //   slots   │ tag frame │ · │ tag frame │ tag frame │ · │      at most half full
 //             home = tag mod slots; those behind it that are not home stand next to it
@@ -22,7 +22,8 @@ class PrefixIndex {
  public:
   PrefixIndex() : slots_(kSlotsMin) {}
 
-  // Of the frames whose hashes are alike, the one that holds(frame); invalid: none does.
+  // The frame, among those with an equal tag, for which holds(frame) is true; invalid when there is
+  // none.
   template <typename Holds>
   FrameId find(const PrefixHash& hash, Holds holds) const {
     const std::uint32_t tag = tag_of(hash);
@@ -32,12 +33,12 @@ class PrefixIndex {
     }
     return FrameId();
   }
-  // It holds no block that is there already.
+  // The block must not be in the index yet.
   void insert(const PrefixHash& hash, FrameId frame) {
     if (static_cast<std::size_t>(++size_) * 2 > slots_.size()) grow();
     put({tag_of(hash), static_cast<std::int32_t>(frame.value + 1)});
   }
-  // It was inserted with this hash.
+  // The frame must have been inserted with this hash.
   void erase(const PrefixHash& hash, FrameId frame) {
     std::size_t hole = tag_of(hash) & mask();
     while (slots_[hole].frame != frame.value + 1) {
@@ -45,7 +46,7 @@ class PrefixIndex {
       hole = (hole + 1) & mask();
     }
     --size_;
-    // Those behind it that are not home move up, so that they are still found.
+    // Entries behind it that are not at home move up, so that they are still found.
     for (std::size_t at = (hole + 1) & mask(); slots_[at].taken(); at = (at + 1) & mask()) {
       const std::size_t from_home = (at - slots_[at].tag) & mask();
       if (from_home < ((at - hole) & mask())) continue;
@@ -61,7 +62,7 @@ class PrefixIndex {
 
   struct Slot {
     std::uint32_t tag = 0;
-    std::int32_t frame = 0;  // and 1; 0: empty
+    std::int32_t frame = 0;  // the frame's id + 1; 0: empty
     bool taken() const { return frame != 0; }
   };
 

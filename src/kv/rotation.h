@@ -1,7 +1,6 @@
-// What is said about sequences and blocks that rotate between HBM and host memory: plain data of
-// KvCache's rotation (docs/design/rotation.md). A twin is a place in host memory of a frame's size;
-// all numbers are of blocks, which are frames in HBM and twins in host memory. (SuperInfer's
-// DuplexKV.)
+// Plain data about sequences and blocks that rotate between HBM and host memory, KvCache's rotation
+// (docs/design/rotation.md). A twin is a place in host memory of a frame's size; all numbers count
+// blocks, which are frames in HBM and twins in host memory. (SuperInfer's DuplexKV.)
 #pragma once
 
 #include <cstdint>
@@ -24,37 +23,38 @@ struct TwinCounts {
   std::int64_t cached = 0;   // of blocks that no sequence holds
   std::int64_t backing = 0;  // of blocks that sequences hold in HBM
   std::int64_t held = 0;     // by sequences that are rotated out, and by copies
-  // What rotate_out() can take now.
+  // The twins that rotate_out() can take now.
   std::int64_t available() const { return free + cached + backing; }
   bool operator==(const TwinCounts&) const = default;
 };
 
-// What rotating a sequence out now would cost and bring.
+// What rotating a sequence out now would cost and gain.
 struct RotateOutCost {
-  // Twins that it takes of TwinCounts::available(). The sum over several victims is never too low.
+  // The twins that it takes of TwinCounts::available(). The sum over several victims is never too
+  // low.
   std::int64_t twins = 0;
-  std::int64_t copies = 0;  // out, that it would begin
-  std::int64_t frames = 0;  // that only it holds: available when step and copies have ended
-  std::int64_t frames_after_step = 0;  // of those, that no copy uses or would use
+  std::int64_t copies = 0;             // copies out that it would begin
+  std::int64_t frames = 0;             // its alone: available when step and copies have ended
+  std::int64_t frames_after_step = 0;  // those of them without copies
 };
 
 // What bringing a sequence back now would cost.
 struct RotateInCost {
-  std::int64_t frames = 0;  // of FrameCounts::available() that it takes, for what is computed
-  std::int64_t copies = 0;  // of those, that are copied in
+  std::int64_t frames = 0;  // of FrameCounts::available(), for computed blocks
+  std::int64_t copies = 0;  // of `frames`, those that are copied in
 };
 
-// How much of a prompt's prefix is where. Whole blocks, always fewer than all tokens.
+// Where a prompt's prefix is, in whole blocks, always fewer than all tokens.
 struct PrefixTiers {
   Tokens in_hbm;            // leading tokens, as match_prefix()
   Tokens in_all;            // leading tokens that open_with_twins() makes valid
   std::int64_t frames = 0;  // of FrameCounts::available() that open_with_twins() takes
-  std::int64_t copies = 0;  // of those, that are copied in
+  std::int64_t copies = 0;  // of `frames`, those that are copied in
 };
 
 using CopyId = Id<struct KvCopyTag>;  // counts up: a later copy has a larger one
 
-// One block, one frame's size of bytes, one way.
+// The copy of one block, a frame's size, in one direction.
 struct KvCopy {
   enum class Direction : std::uint8_t { kOut, kIn };  // frame → twin, twin → frame
   enum class Reason : std::uint8_t {
@@ -69,20 +69,20 @@ struct KvCopy {
   TwinId twin = {};
 };
 
-// Bytes per second that links grant to copies of KV; 0: nothing is left, and copies go all the
-// same.
+// The bytes per second that links grant to copies of KV. 0: nothing is left, but copies proceed all
+// the same.
 struct KvCopyRates {
   double in = 0;
   double out = 0;
 };
 
-// What has become of a copy that was begun.
+// What has happened to a copy that was begun.
 struct KvCopyEnd {
   enum class Outcome : std::uint8_t {
     kOk,
     kFailed,
-    // It takes too long and may still read and write: KvCache::give_up_copy(). One of the others
-    // follows, or, when the copy never ends, nothing.
+    // It takes too long and may still read and write: KvCache::give_up_copy(). One of the other
+    // ends follows, unless the copy never ends.
     kGivenUp,
   };
   CopyId copy = {};

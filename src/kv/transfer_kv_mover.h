@@ -5,12 +5,13 @@
 //   tries transfer's thread     ended() ─▶ inbox ─────────────────────────▶ ▲ copy stream raises a
 //   submission's gate behind its last copy
 //
-// One thread, the engine loop's, owns all that is remembered here; the transfer engine's thread
-// only puts ends into the inbox. A submission that fails is tried once more, copy by copy, so that
-// one block's fault is not another's; then its gate opens. One that is late is given up: its gate
-// opens at once, and its ends are told when they come.
+// One thread, the engine loop's, owns all state here; the transfer engine's thread only puts ends
+// into the inbox. A submission that fails is tried once more, copy by copy, so that a fault of one
+// block fails no other; then its gate opens. A submission that is late is given up: its gate opens
+// at once, and its ends are reported when they come.
 //
-// While anything is on its way one way, the mover's claim on the links that way has begun.
+// While anything is under way in one direction, the mover's claim on the links in that direction
+// has begun.
 #pragma once
 
 #include <condition_variable>
@@ -34,8 +35,8 @@
 namespace causeway::kv {
 
 struct KvMoverOptions {
-  // Copies that end so much later than the link's rate lets expect are given up. Where the link
-  // grants nothing, late_max_unknown instead. No step waits for eager copies, which have the least
+  // A copy that ends so much later than the link's rate lets expect is given up; where the link
+  // grants nothing, after late_max_unknown. No step waits for eager copies, which have the lowest
   // priority.
   Nanos late_max = millis(250);
   Nanos eager_late_max = seconds(2);
@@ -44,8 +45,8 @@ struct KvMoverOptions {
 
 class TransferKvMover final : public KvMover {
  public:
-  // What it works with. All outlive the mover; frames, twins and gates the transfer engine as well,
-  // whose copies may hang for longer.
+  // The objects that the mover uses. All outlive the mover; frames, twins and gates also outlive
+  // the transfer engine, whose copies may hang for longer.
   struct Parts {
     device::Device& device;
     transfer::TransferEngine& engine;
@@ -56,13 +57,13 @@ class TransferKvMover final : public KvMover {
     CopyGates& gates;
     const Clock& clock;
   };
-  // Twins and frames are of one size (a CHECK).
+  // Twins and frames must be of one size (a CHECK).
   TransferKvMover(const KvMoverOptions& options, const Parts& parts);
   // Opens all gates, and waits until the transfer engine has ended what is under way.
   ~TransferKvMover() override;
 
-  // Called on some thread whenever poll() has something new. When this returns, what was set before
-  // is not called any more.
+  // `notify` is called on some thread whenever poll() has something new. When this returns, the
+  // function that was set before is not called any more.
   void set_notify(std::function<void()> notify);
 
   void submit(std::span<const KvCopy> copies) override;
@@ -81,15 +82,15 @@ class TransferKvMover final : public KvMover {
   struct Submission {
     Direction direction = Direction::kIn;
     device::CopyPriority priority = device::CopyPriority::kKvIn;
-    CopyId first = {};                  // the lowest
+    CopyId first = {};                  // the lowest id
     std::optional<CopyGate> gate = {};  // of copies in
-    int transfers = 0;                  // that have not ended
+    int transfers = 0;                  // those that have not ended
     Bytes bytes = {};
     Nanos begun = {};
     Nanos late_from = {};
     bool given_up = false;
     bool stuck = false;               // a copy that will never end may raise the gate
-    std::vector<CopyId> copies = {};  // that have not ended
+    std::vector<CopyId> copies = {};  // those that have not ended
   };
   struct End {
     Transfer* transfer = nullptr;
@@ -97,7 +98,7 @@ class TransferKvMover final : public KvMover {
   };
 
   void begin(std::vector<KvCopy> copies, device::CopyPriority priority);
-  // `signal`: the gate that it opens by itself, if any.
+  // `signal`: the gate that the transfer opens itself, if any.
   void start(Submission& submission, std::vector<KvCopy> copies, const CopyGate* signal);
   transfer::Segment segment_of(const KvCopy& copy) const;
   Nanos allowed(const Submission& submission) const;
@@ -118,8 +119,8 @@ class TransferKvMover final : public KvMover {
   const KvMoverOptions options_;
   const Parts parts_;
 
-  // Of the engine loop.
-  std::list<Submission> submissions_;  // that have not ended
+  // State of the engine loop's thread.
+  std::list<Submission> submissions_;  // those that have not ended
   std::list<std::unique_ptr<Transfer>> transfers_;
   std::vector<KvCopyEnd> refused_;  // ends of copies that could not be begun
   Bytes bytes_in_, bytes_out_;      // under way
@@ -127,7 +128,7 @@ class TransferKvMover final : public KvMover {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::function<void()> notify_;
-  int notifying_ = 0;  // threads
+  int notifying_ = 0;  // threads in `notify`
   std::vector<End> inbox_;
 };
 

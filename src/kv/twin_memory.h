@@ -3,8 +3,8 @@
 //
 //   piece 0 │ twin 0 │ … │ twin p-1 │   piece 1 │ twin p │ … │ twin 2p-1 │   …
 //
-// Bytes only: which twin holds what is TwinPool's to know. Thread-safe but for reach() and grow(),
-// which one thread calls; a user of a twin has been told that it is there.
+// It only has the bytes; TwinPool knows which twin holds which block. Thread-safe but for reach()
+// and grow(), which one thread calls; a user of a twin has been told that the twin exists.
 // (SuperInfer's DuplexKV: KV is rotated by copies of whole blocks, which are contiguous on both
 // sides.)
 #pragma once
@@ -24,38 +24,38 @@
 namespace causeway::kv {
 
 struct TwinMemoryOptions {
-  Bytes frame;  // of one
-  Bytes bytes;  // for all twins: whole ones of it are used
-  // Taken first, and by each grow(): of this size or the last whole frame before, one frame at
-  // least; zero: all at once.
+  Bytes frame;  // of one frame
+  Bytes bytes;  // for all twins; rounded down to whole twins
+  // The size of the first piece, and of each one that grow() takes, rounded down to whole frames,
+  // at least one; zero: everything at once.
   Bytes piece = {};
 };
 
 class TwinMemory {
  public:
-  // Takes and touches the first piece's memory: blocks for as long as that takes. The host memory
-  // outlives the twins. kInvalidArgument when the bytes are less than a frame; kResourceExhausted
-  // when host memory has not that much left; both with the numbers.
+  // Takes the first piece's memory and touches it, which blocks. The host memory outlives the
+  // twins. kInvalidArgument when the bytes are less than a frame; kResourceExhausted when host
+  // memory has less left; both with the numbers.
   static Result<std::unique_ptr<TwinMemory>> create(device::HostMemory& memory,
                                                     const TwinMemoryOptions& options);
   TwinMemory(device::HostMemory& memory, Bytes frame, std::int64_t twins,
              std::int64_t twins_each);  // for create()
-  // Takes back what reach() did, as gently, and releases the memory. No copy may use it any more.
+  // Undoes reach() at the same pace, and releases the memory. No copy may use it any more.
   ~TwinMemory();
   TwinMemory(const TwinMemory&) = delete;
   TwinMemory& operator=(const TwinMemory&) = delete;
 
-  // Makes the twins that are there reachable for the device's copies, ahead of the first, at the
-  // pace. The device, and what the pace asks, outlive the twins. Blocks. Once; errors as
+  // Makes the existing twins reachable for the device's copies, from the first on, at the pace. The
+  // device, and what the pace asks, outlive the twins. Blocks. Call it once; errors as
   // make_reachable_paced().
   Status reach(device::Device& device, device::Pace pace);
-  // After reach(): takes the next piece and makes it reachable. Returns how many twins are there
-  // more; 0: all are. After an error, as of create() or reach(), there are no more than before; the
-  // next call tries again.
+  // After reach(): takes the next piece and makes it reachable. Returns the number of added twins;
+  // 0: all exist. After an error, as of create() or reach(), there are no more twins than before,
+  // and the next call tries again.
   Result<std::int64_t> grow();
 
-  std::int64_t twins() const { return twins_; }  // when all are there
-  // The thread that calls grow().
+  std::int64_t twins() const { return twins_; }  // once all exist
+  // Only for the thread that calls grow().
   std::int64_t twins_there() const { return std::min(twins_, twins_each_ * pieces_); }
   Bytes frame_bytes() const { return frame_; }
   Bytes bytes() const { return frame_ * twins_; }
@@ -73,9 +73,9 @@ class TwinMemory {
 
   device::HostMemory& memory_;
   const Bytes frame_;
-  const std::int64_t twins_, twins_each_;  // in all, in each piece but the last
+  const std::int64_t twins_, twins_each_;  // in all; in each piece but the last
   std::vector<RegionId> regions_;          // of all pieces; invalid: not taken yet
-  std::int64_t pieces_ = 0;                // that are there
+  std::int64_t pieces_ = 0;                // pieces that exist
   std::optional<Reached> reached_;
 };
 

@@ -1,4 +1,4 @@
-// What to do with a copy that a program asks for: a pure function of what is known about it.
+// What to do with a copy that a program asks for: a pure function of the facts about the copy.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ enum class Place : std::uint8_t {
   kPinned,    // host memory, registered with the driver
   kGpu,       // of one GPU
   kManaged,   // moves between host and GPUs by itself
-  kOther,     // arrays and what is not known
+  kOther,     // arrays, and memory of an unknown kind
 };
 
-// The memory at one end of a copy, all of it.
+// The whole memory at one end of a copy.
 struct Memory {
   Place place = Place::kOther;
   int gpu = -1;         // kGpu: its ordinal
@@ -40,8 +40,8 @@ enum class Verdict : std::uint8_t {
   kPageable,
   kManaged,
   kCapturing,
-  kForeign,       // of a context that is not the GPU's primary one
-  kPartial,       // ends beyond its allocation; the driver knows what to say
+  kForeign,       // memory of a context that is not the GPU's primary one
+  kPartial,       // ends beyond its allocation; the driver tells the error
   kNoRelay,       // no other GPU can help this one
   kOpening,       // the session is being opened
   kOff,           // switched off, or there is nothing to gain on this machine
@@ -62,7 +62,7 @@ struct Decision {
   int gpu = -1;                                              // of kMultipath
 };
 
-// `helped`: GPUs that others can relay for, by ordinal.
+// `helped`: the ordinals of the GPUs that other GPUs can relay for.
 Decision decide(const CopyFacts& facts, Bytes threshold, transfer::LinkSet helped);
 
 }  // namespace causeway::preload

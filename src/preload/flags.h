@@ -17,7 +17,7 @@
 
 namespace causeway::preload {
 
-// A cache line of its own each.
+// Each of the two words has a cache line of its own.
 struct alignas(128) FlagPair {
   std::atomic<std::uint32_t> started;
   std::atomic<std::uint32_t> released;
@@ -44,10 +44,10 @@ class Flags {
   static Result<std::unique_ptr<Flags>> create(const Native& native);
   explicit Flags(FlagPair* pairs);  // by create()
 
-  // nullopt: all are in use.
+  // nullopt when all pairs are in use.
   std::optional<FlagUse> take();
-  // The session has released it, or no stream waits for it. A stream that has not come to its start
-  // may still do so: the pair is used again after that only.
+  // The session has released the pair, or no stream waits for it. A stream that has not yet written
+  // `started` may still do so, and the pair is used again only after that.
   void give_back(const FlagUse& use);
 
  private:

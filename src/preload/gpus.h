@@ -31,15 +31,15 @@ namespace causeway::preload {
 inline constexpr int kUrgencies = 2;  // of the streams: the more urgent one is 0
 
 struct GpusOptions {
-  std::vector<int> gpus;    // that take part, by ordinal
-  std::vector<int> relays;  // of them
+  std::vector<int> gpus;    // those that take part, by ordinal
+  std::vector<int> relays;  // those of `gpus` that relay
   Bytes staging;            // of each relay at most
 };
 
 class Gpus {
  public:
-  // Retains the primary contexts of all that take part; `gpus` must exist. The table and the clock
-  // must outlive it.
+  // Retains the primary contexts of all GPUs that take part; `gpus` must exist. The table and the
+  // clock must outlive the result.
   static Result<std::unique_ptr<Gpus>> open(const Native& native, const GpusOptions& options,
                                             const Clock& clock);
   explicit Gpus(const Native& native) : native_(native) {}
@@ -49,18 +49,18 @@ class Gpus {
   int ordinal(int link) const { return gpus_[index(link)].physical->ordinal(); }
   device::Device& device(int link) const { return *gpus_[index(link)].device; }
   device::CudaContext& context(int link) const { return *gpus_[index(link)].context; }
-  // By ordinal, nullptr for GPUs that take no part.
+  // By ordinal; nullptr for GPUs that take no part.
   const std::vector<CUctx_st*>& primaries() const { return primaries_; }
-  // -1: takes no part.
+  // The link of an ordinal; -1 when that GPU takes no part.
   int link_of(int ordinal) const;
-  // Whether `relay` can pass bytes on to `target` (links).
+  // Whether `relay` can pass bytes on to `target`; both are links.
   bool can_relay(int relay, int target) const;
-  // An error once the driver says that a context of ours is dead.
+  // Returns an error once the driver reports that a context of ours is dead.
   Status health() const;
-  // Whether the contexts are those of the opening: a program may reset its devices.
+  // Whether the contexts are still those of the opening; a program may reset its devices.
   bool same_contexts() const;
-  // From now on the driver is not called through this: the contexts are about to go, or the
-  // process is. Streams and memory stay where they are.
+  // The driver is not called through this object any more, because the contexts or the process are
+  // about to end. Streams and memory stay as they are.
   void stop() { stopped_.store(true); }
   bool stopped() const { return stopped_.load(); }
   // kCancelled after stop().
@@ -68,17 +68,17 @@ class Gpus {
     if (stopped()) return Error{ErrorCode::kCancelled, "the session has ended"};
     return {};
   }
-  // As the context's own, until stop().
+  // The context's own call, until stop().
   template <typename Function>
   Status call(int link, const char* name, Function&& function) const {
     CAUSEWAY_TRY(running());
     return context(link).call(name, std::forward<Function>(function));
   }
 
-  // A stream of `target` for bytes to or from the staging memory of `relay`, made on first use; the
-  // pairs of relays and targets are few.
+  // A stream of `target` for bytes to or from the staging memory of `relay`. It is made on first
+  // use; there are few such pairs.
   Result<CUstream_st*> peer_stream(int target, int relay, bool in);
-  // Makes all that transfers to and from a target will need.
+  // Makes everything that transfers to and from a target will need.
   Status prepare(int target);
 
   const Native& native() const { return native_; }
@@ -108,11 +108,11 @@ class Gpus {
   std::map<PeerKey, CUstream_st*> peer_streams_;
 };
 
-// A program that captures a graph on one thread forbids others, too, to ask about events or to
-// allocate, unless a thread says that it does not mind. For threads of ours.
+// While one thread of a program captures a graph, other threads may not ask about events or
+// allocate, unless they relax their own capture mode. This relaxes it for threads of ours.
 void relax_capture(const Native& native);
 
-// Which GPU helps which, before anything is measured: every relay that reaches a target.
+// Which GPU helps which before anything is measured: every relay that reaches a target helps it.
 transfer::PathFacts assumed_paths(const Gpus& gpus);
 
 }  // namespace causeway::preload

@@ -1,6 +1,6 @@
-// The driver's own functions, as the preload library calls them: what device/cuda needs (CudaApi),
-// what the session needs beside it, and the originals of all that is hooked. Nothing in here leads
-// back into a hook.
+// The driver's own functions, as the preload library calls them: those that device/cuda needs
+// (CudaApi), those that the session needs beside it, and the originals of all hooked functions.
+// None of them leads back into a hook.
 //
 // A table is filled once and only read afterwards.
 #pragma once
@@ -57,7 +57,7 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
 
 }  // namespace causeway::preload
 
-// Without which there is no session. X(name, (parameters)).
+// Functions without which there is no session. X(name, (parameters)).
 #define CAUSEWAY_PRELOAD_NEEDED(X)                                                                \
   X(cuPointerGetAttributes,                                                                       \
     (unsigned count, int* attributes, void** values, CudaDevicePointer pointer))                  \
@@ -76,7 +76,7 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
                      CUstream_st* stream, void** parameters, void** extra))
 
-// Copies: whatever of them the driver has is hooked. X(name, (parameters), (arguments)).
+// Copies; those that the driver has are hooked. X(name, (parameters), (arguments)).
 #define CAUSEWAY_PRELOAD_COPIES(X)                                                                 \
   X(cuMemcpy, (CudaDevicePointer target, CudaDevicePointer source, std::size_t bytes),             \
     (target, source, bytes))                                                                       \
@@ -106,7 +106,7 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
     (void* target, CudaDevicePointer source, std::size_t bytes, CUstream_st* stream),              \
     (target, source, bytes, stream))
 
-// Of CUDA 12.8, with the index of a failing copy; its successor is in CudaApi.
+// Batches of CUDA 12.8, which return the index of a failing copy; their successor is in CudaApi.
 // X(name, (parameters), (arguments)).
 #define CAUSEWAY_PRELOAD_BATCHES(X)                                                            \
   X(cuMemcpyBatchAsync,                                                                        \
@@ -127,21 +127,21 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
      std::size_t attribute_count, CUstream_st * stream),                                       \
     (targets, sources, bytes, count, attributes, first_of_attributes, attribute_count, stream))
 
-// Calls that wait for all work of a device, or may hold a lock of the driver meanwhile: while a
-// stand-in is pending they are held back until it is done (Session::Settled).
+// Calls that wait for all work of a device, or may hold a lock of the driver meanwhile. While a
+// stand-in is pending they are delayed until it is done (Session::Settled).
 #define CAUSEWAY_PRELOAD_SETTLING(X)                      \
   X(cuMemFree_v2, (CudaDevicePointer address), (address)) \
   X(cuMemFreeHost, (void* address), (address))
 
-// Calls of that kind after which kernels are gone.
+// Calls of that kind that unload kernels.
 #define CAUSEWAY_PRELOAD_UNLOADING(X)                 \
   X(cuModuleUnload, (CUmod_st * module), (module))    \
   X(cuLibraryUnload, (CUlib_st * library), (library)) \
   X(cuCtxDestroy_v2, (CUctx_st * context), (context))
 
-// Calls that may load code or map memory, for which the driver makes later work of the context wait
-// for what is there (seen on the GPU: docs/decisions/0005-stand-in.md): held back in the same way.
-// Whatever of them the driver has.
+// Calls that may load code or map memory. For these the driver makes later work of the context wait
+// for earlier work (seen on the GPU: docs/decisions/0005-stand-in.md), so they are delayed
+// likewise. Those that the driver has are hooked.
 #define CAUSEWAY_PRELOAD_LOADING(X)                                                           \
   X(cuMemAlloc_v2, (CudaDevicePointer * address, std::size_t bytes), (address, bytes))        \
   X(cuModuleLoadData, (CUmod_st * *module, const void* image), (module, image))               \
@@ -169,8 +169,8 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
   X(cuGraphUpload, (CUgraphExec_st * graph, CUstream_st * stream), (graph, stream))           \
   X(cuGraphUpload_ptsz, (CUgraphExec_st * graph, CUstream_st * stream), (graph, stream))
 
-// Making executable graphs, whose addresses may be those of others before. X(name, (parameters),
-// (arguments)).
+// Calls that make executable graphs, whose addresses may be those of earlier graphs. X(name,
+// (parameters), (arguments)).
 #define CAUSEWAY_PRELOAD_GRAPHS(X)                                                                \
   X(cuGraphInstantiateWithFlags,                                                                  \
     (CUgraphExec_st * *made, CUgraph_st * graph, unsigned long long flags), (made, graph, flags)) \
@@ -179,7 +179,7 @@ inline CUstream_st* const kThreadStream = reinterpret_cast<CUstream_st*>(2);
   X(cuGraphInstantiateWithParams_ptsz,                                                            \
     (CUgraphExec_st * *made, CUgraph_st * graph, void* settings), (made, graph, settings))
 
-// Launches: the first of a kernel, or of a graph, may load code.
+// Launches; the first launch of a kernel or a graph may load code.
 #define CAUSEWAY_PRELOAD_LAUNCHES(X)                                                            \
   X(cuLaunchKernel_ptsz,                                                                        \
     (CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
@@ -219,7 +219,7 @@ struct Native {
   int (*cuStreamGetCtx)(CUstream_st* stream, CUctx_st** context) = nullptr;
   int (*cuMemGetAccess)(unsigned long long* flags, const device::CudaMemoryLocation* location,
                         CudaDevicePointer pointer) = nullptr;
-  // Of CUDA 12: nullptr before.
+  // A function of CUDA 12; nullptr with older drivers.
   int (*cuCtxGetId)(CUctx_st* context, unsigned long long* id) = nullptr;
   int (*cuGetProcAddress)(const char* name, void** found, int version,
                           std::uint64_t flags) = nullptr;
@@ -227,16 +227,16 @@ struct Native {
                              int* status) = nullptr;
 };
 
-// Looks up a function of the driver's library; nullptr when it has none of that name.
+// Looks up a function of the driver's library; nullptr when there is none of that name.
 using LookUp = void* (*)(const char* name);
 
-// Everything that is there; nothing is required, so that any program's driver serves.
+// Loads all functions that exist. None is required, so that any driver serves.
 Native load_native(LookUp look_up);
 
-// Whether what is put into `stream` becomes part of a graph; false when that cannot be told.
+// Whether work that is put into `stream` becomes part of a graph; false when that cannot be told.
 bool is_capturing(const Native& native, CUstream_st* stream);
 
-// kUnsupported, naming the function, when a session cannot be opened with what the driver has.
+// kUnsupported, with the function's name, when the driver lacks one that a session needs.
 Status check_complete(const Native& native);
 
 }  // namespace causeway::preload

@@ -1,4 +1,5 @@
-// Threads of ours in a stranger's process, which inherit how their maker is woken and disturbed.
+// Threads of ours in another program's process, which inherit signal masks and timer slack from the
+// thread that starts them.
 #pragma once
 
 #include <pthread.h>
@@ -8,16 +9,17 @@
 
 namespace causeway::preload {
 
-// While one lives, threads that this one starts leave the program's signals to the program's
-// threads, and are woken exactly: the engine's looks at flags and events every few microseconds
-// while something is pending.
+// During the life of one of these, threads that this thread starts leave the program's signals to
+// the program's threads, and have exact timers: the engine polls flags and events every few
+// microseconds while something is pending.
 class OwnThreads {
  public:
   OwnThreads() : slack_(::prctl(PR_GET_TIMERSLACK)) {
     ::prctl(PR_SET_TIMERSLACK, 1UL);
     sigset_t blocked;
     ::sigfillset(&blocked);
-    // What a thread does to itself: blocked, it would end the process past the program's handler.
+    // Signals that a thread raises by its own fault: if they were blocked, the process would end
+    // without running the program's handler.
     for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) ::sigdelset(&blocked, own);
     ::pthread_sigmask(SIG_BLOCK, &blocked, &signals_);
   }

@@ -1,4 +1,4 @@
-// What the driver knows of the memory behind an address.
+// What the driver tells about the memory behind an address.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,16 @@
 
 namespace causeway::preload {
 
-// The ends of one copy, or of a batch: neighbours in an allocation are asked about once. Not
-// thread-safe; serves one call of the program.
+// Looks up the ends of one copy, or of the copies of a batch; each allocation is asked about once.
+// Not thread-safe; serves one call of the program.
 class Pointers {
  public:
-  // `primaries`: the primary context of each GPU, nullptr where it is not known.
+  // `primaries`: the primary context of each GPU; nullptr where it is unknown.
   Pointers(const Native& native, const std::vector<CUctx_st*>& primaries)
       : native_(native), primaries_(primaries) {}
 
-  // Of [address, address + bytes). Memory mapped in pieces is followed piece by piece.
+  // The memory of [address, address + bytes). Memory that is mapped in pieces is asked about piece
+  // by piece.
   Memory at(CudaDevicePointer address, std::size_t bytes);
 
  private:
@@ -27,7 +28,8 @@ class Pointers {
     Memory memory;
   };
   Range ask(CudaDevicePointer address) const;
-  // Whether a GPU may read and write memory of mapped addresses; nullopt: it is none.
+  // Whether a GPU may read and write memory of mapped addresses; nullopt: the address is not
+  // mapped.
   std::optional<bool> mapped_for(int gpu, CudaDevicePointer address) const;
   // Whether every GPU that takes part sees host memory as pinned.
   bool pinned_for_all(CudaDevicePointer address, const CUctx_st* context) const;

@@ -1,4 +1,4 @@
-// Device, Stream and Event of the transfer engine over a GPU of Gpus (gpus.h). Private to Gpus.
+// The transfer engine's Device, Stream and Event over a GPU of Gpus (gpus.h). Private to Gpus.
 #pragma once
 
 #include <map>
@@ -41,11 +41,11 @@ class RawStream final : public device::Stream {
   RawStream& operator=(const RawStream&) = delete;
 
   Status copy(std::span<const device::Copy> copies, device::CopyPriority priority) override;
-  // The engine has no use for it here: kUnsupported.
+  // The engine does not use this function here: kUnsupported.
   Status run(std::function<Status()> work) override;
   Status record(device::Event& event) override;
   Status wait(const device::Event& event) override;
-  // kUnsupported, too: so are the semaphores.
+  // Semaphores are kUnsupported, too.
   Status signal(device::Semaphore& semaphore, std::uint32_t value) override;
   Status wait(const device::Semaphore& semaphore, std::uint32_t value) override;
   Status synchronize(Nanos timeout) override;

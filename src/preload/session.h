@@ -44,46 +44,47 @@ struct CopyCall {
 struct SessionOptions {
   Settings settings;
   transfer::TransferEngineOptions engine = {};
-  Nanos look_every = millis(20);  // the keeper, while something is pending
-  Nanos start_max = micros(200);  // Async::kWait: until the stream has come to the copy
-  Nanos long_copy = seconds(10);  // is worth a word to the user
+  Nanos look_every = millis(20);  // the keeper's period while something is pending
+  Nanos start_max = micros(200);  // for Async::kWait: the time for the stream to come to the copy
+  Nanos long_copy = seconds(10);  // the user is told of longer ones
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };
 
 class Session {
  public:
-  // Opens contexts on all GPUs that take part: may take seconds. On a thread of ours, whose capture
-  // mode is relaxed, or on the program's when it agreed to wait. kUnavailable when there is nothing
-  // to gain on this machine. The table, the statistics and the clock must outlive it.
+  // Opens contexts on all GPUs that take part, which may take seconds. Called on a thread of ours
+  // whose capture mode is relaxed, or on the program's when the user chose CAUSEWAY_OPEN=wait.
+  // kUnavailable when nothing can be gained on this machine. The table, the statistics and the
+  // clock must outlive the session.
   static Result<std::unique_ptr<Session>> open(const Native& native, const SessionOptions& options,
                                                Statistics& statistics, const Clock& clock);
   Session(const Native& native, const SessionOptions& options, Statistics& statistics,
           const Clock& clock);
-  // What is pending gets a second, then is cancelled.
+  // Pending copies get a second to finish, and are then cancelled.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Takes the copies over if that pays: all of one direction and one GPU. false: the caller is to
-  // make the native call. `synchronous`: as the call is that the program makes; then, and for
-  // Async::kWait, returns when the bytes are in place. `stream` is never null: the default streams
-  // have names (native.h).
+  // Takes the copies over if that pays; all are of one direction and one GPU. false: the caller
+  // makes the native call. `synchronous` tells whether the program's call is. Synchronous copies,
+  // and all with Async::kWait, return when the bytes are in place. `stream` is never null: the
+  // default streams have names (native.h).
   bool copy(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous);
-  // Of the driver; other than success once a copy of a held stream could not be made at all: every
-  // later call is to say so.
+  // The driver's error code. It differs from success once a copy of a held stream could not be made
+  // at all; every later call then returns it.
   int failure() const { return failure_.load(); }
 
-  // Calls that make later work of a device wait: they wait for held streams first, but may be what
-  // these wait for.
+  // The time limit of calls that delay later work of a device: they wait for held streams first,
+  // but what they do may be what these streams wait for.
   static constexpr Nanos kShortWait = seconds(2);
-  // Calls that wait for a whole device themselves.
+  // The time limit of calls that wait for a whole device.
   static constexpr Nanos kUntilIdle = seconds(60);
 
-  // While one of these lives no stream begins to be held up.
+  // During the life of one of these no stream begins to be held.
   class Settled {
    public:
     explicit Settled(Session& session) : session_(session) { session_.settling_.fetch_add(1); }
-    // Returns when none is held any more, or after `most`.
+    // Returns when no stream is held any more, or after `most`.
     Settled(Session& session, Nanos most);
     ~Settled() { session_.settling_.fetch_sub(1); }
     Settled(const Settled&) = delete;
@@ -93,21 +94,21 @@ class Session {
     Session& session_;
   };
 
-  // Copies that the driver would wait with for what `stream` has before them, held streams among
-  // it, and keep the engine out meanwhile. Waited for outside the driver, then made in a stream of
-  // ours, which waits for no other; returns when they are done, and what the driver said. nullopt:
-  // nothing is held any more, or the current context is none of ours; the native call is to follow.
-  // Within the life of a Settled.
+  // Copies that would wait in the driver for the earlier work of `stream`, held streams included,
+  // and keep the engine out meanwhile. This waits outside the driver, then makes the copies in a
+  // stream of ours, which waits for no other; it returns the driver's result when they are done.
+  // nullopt: no stream is held any more, or the current context is not ours, and the native call is
+  // to follow. Call it within the life of a Settled.
   std::optional<int> copy_outside(std::span<const CopyCall> copies, CUstream_st* stream);
 
-  // Before the process or the contexts end: nothing is taken over any more, what is pending gets
-  // `grace` to finish, then is let go; after that the driver is not called any more. The session
-  // must live on: other threads may be in it.
+  // Called before the process or the contexts end. No copy is taken over any more; pending copies
+  // get `grace` to finish and are then let go; after that the driver is not called any more. The
+  // session must stay alive, because other threads may be in it.
   void retire(Nanos grace);
 
   int pending() const { return pending_count_.load(); }
   int held() const { return held_count_.load(); }
-  // Whether streams are ever held up.
+  // Whether the settings allow holding streams.
   bool holds() const { return options_.settings.async == Async::kHold; }
   transfer::TransferStats traffic() const;
   const Gpus& gpus() const { return *gpus_; }
@@ -120,7 +121,8 @@ class Session {
   Status make_engine();
   Status make_own_streams();
   Decision decide_for(std::span<const CopyCall> copies, CUstream_st* stream) const;
-  // With one of pending_count_ taken, which is given back when it fails. nullopt: taken over.
+  // Needs one place of pending_count_, which is given back on failure. nullopt: the copy was taken
+  // over.
   std::optional<Verdict> take_over(const Decision& decision, std::span<const CopyCall> copies,
                                    CUstream_st* stream, Waiter* waiter);
   bool leave(Verdict verdict, Bytes bytes);
@@ -167,11 +169,11 @@ class Session {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::unordered_map<const Pending*, std::unique_ptr<Pending>> pending_;
-  std::vector<Pending*> failed_;  // to be rescued by the keeper
+  std::vector<Pending*> failed_;  // the keeper makes their rescue copies
   bool stop_ = false;
   std::thread keeper_;
 
-  std::unique_ptr<transfer::TransferEngine> engine_;  // goes first
+  std::unique_ptr<transfer::TransferEngine> engine_;  // destroyed first
 };
 
 }  // namespace causeway::preload

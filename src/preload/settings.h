@@ -1,5 +1,5 @@
-// What the environment says to the preload library. A variable that makes no sense counts as unset
-// and is named in `complaints`: a stranger's program must not end because of it.
+// The preload library's settings, from environment variables. A variable that makes no sense counts
+// as unset and is named in `complaints`, because a setting must not end the program that it is for.
 //
 //   CAUSEWAY_PRELOAD=off            every call is native
 //   CAUSEWAY_THRESHOLD=12M          smallest copy taken over
@@ -29,8 +29,9 @@ namespace causeway::preload {
 
 enum class Order { kValue, kKernel };
 
-// Asynchronous copies are the driver's; or ours when they begin at once, and then the call returns
-// when the bytes are in place; or ours, and the stream is held until they are.
+// kNative: asynchronous copies are the driver's. kWait: they are taken over when they can begin at
+// once, and the call returns when the bytes are in place. kHold: they are taken over, and the
+// stream is held until the bytes are in place.
 enum class Async { kNative, kWait, kHold };
 
 struct Settings {
@@ -51,9 +52,9 @@ struct Settings {
   std::vector<std::string> complaints;
 };
 
-// `variable` gives a variable's value, or nullptr.
+// `variable` returns a variable's value, or nullptr.
 Settings read_settings(const std::function<const char*(const char*)>& variable);
-// Of this process.
+// Reads the environment of this process.
 Settings read_settings();
 
 }  // namespace causeway::preload

@@ -1,6 +1,6 @@
-// Words of several tokens that an output must not have, as a constraint: where the output ends with
-// all tokens of a word but its last, that last one may not come next. What stands in the prompt
-// does not count, as in vLLM.
+// Words of several tokens that an output must not contain, as a constraint: where the output ends
+// with all tokens of a word but the last, that last token may not come next. Words in the prompt do
+// not count, as in vLLM.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct BannedWords {
   bool operator==(const BannedWords&) const = default;
 };
 
-// kInvalidArgument: no words, or one that is empty, too long or outside the vocabulary.
+// kInvalidArgument when there are no words, or one is empty, too long or outside the vocabulary.
 Result<std::shared_ptr<const Constraint>> ban_words(BannedWords banned);
 
-// Of the text of such a constraint (ConstraintKind::kBannedWords), for another process. Any text
-// may be given.
+// Parses the text of such a constraint (ConstraintKind::kBannedWords), for another process. Accepts
+// any text.
 Result<BannedWords> parse_banned_words(std::string_view text);
 
 }  // namespace causeway::request

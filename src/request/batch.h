@@ -5,8 +5,8 @@
 //   entries      │     0     │ 1 │ 2 │   3   │
 //   frames       │ f f │ f f f │ f │ f f │         each entry's block table, concatenated
 //
-// A step may be submitted while the one before it runs; a token which that one has yet to choose
-// stands in it as pending_token().
+// A step may be submitted while the one before it runs. A token that the earlier step has yet to
+// choose is written as pending_token().
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,26 @@
 
 namespace causeway::request {
 
-// The token that the step submitted last before this one chooses from its `row`-th row of logits.
-// Negative, as no token is, and not -1, which tables give to what is not there.
+// Stands for the token that the step submitted last before this one chooses from row `row` of its
+// logits. Negative, as no token is, and never -1, which marks empty places in tables.
 constexpr TokenId pending_token(std::int64_t row) { return static_cast<TokenId>(-2 - row); }
 constexpr bool is_pending(TokenId token) { return token <= -2; }
 constexpr std::int64_t pending_row(TokenId token) { return -2 - std::int64_t{token}; }
 
-// What a request changes of its logits, in this order, before penalties and temperature.
+// Changes that a request makes to its logits, in this order, before penalties and temperature.
 struct LogitEdits {
-  // Bit t % 32 of word t / 32: token t stays; the others become -infinity. Empty: all stay.
+  // Bit t % 32 of word t / 32 is set: token t stays. The others become -infinity. Empty: all stay.
   std::vector<std::uint32_t> mask;
   std::vector<TokenId> allowed;  // the others become -infinity; empty: none does
   std::vector<TokenBias> bias;   // added; each token once
   std::vector<TokenId> banned;   // become -infinity
-  // The mask depends on a token that is pending yet: StepExecutor::supply_masks() brings it.
+  // The mask depends on a token that is still pending: StepExecutor::supply_masks() brings it.
   bool mask_follows = false;
 
   bool any() const { return !mask.empty() || !allowed.empty() || !bias.empty() || !banned.empty(); }
 };
 
-// What LogitEdits::mask says, of a row of a step that was submitted without it.
+// The LogitEdits::mask of a row of a step that was submitted without it.
 struct LateMask {
   RequestId request;
   std::vector<std::uint32_t> mask;
@@ -56,13 +56,13 @@ struct BatchEntry {
   // Known tokens whose log-probabilities are wanted (sampling.prompt_logprobs), fewer than
   // token_count when samples: scored[i] follows the i-th token of the chunk.
   std::vector<TokenId> scored;
-  bool hidden = false;  // the hidden states of its rows of logits are wanted, too
+  bool hidden = false;  // also return the final hidden states of its rows
   // All tokens so far, prompt first; only when samples and penalised. The last may be pending.
   std::vector<TokenId> history;
-  std::int32_t prompt_tokens = 0;  // of history, those of the prompt
+  std::int32_t prompt_tokens = 0;  // how many of `history` are the prompt's
 
-  // Of its rows of tokens, those whose logits are needed: the first scored.size(), and the last if
-  // it samples.
+  // The rows of its tokens whose logits are needed: the first scored.size(), and the last if it
+  // samples.
   std::int64_t logit_rows() const { return std::ssize(scored) + (samples ? 1 : 0); }
 };
 
@@ -73,17 +73,18 @@ struct Batch {
   std::vector<BatchEntry> entries;
   std::vector<FrameId> frames;
 
-  // KV that rotates between HBM and host memory, as KvCache::take_copies() said; nothing when
-  // nothing rotates. All of them begin at once and wait for nothing.
+  // Copies of KV between HBM and host memory, as KvCache::take_copies() returned them; empty when
+  // no KV moves. All of them begin at once and wait for nothing.
   std::vector<kv::KvCopy> copies_out;  // frames to twins
   std::vector<kv::KvCopy> copies_in;   // twins to frames
-  // The step reads no KV before all copies in up to this one have ended, those of batches before
-  // among them: the newest KvCache::arriving_until() of its sequences. Invalid: it waits for none.
+  // The step reads no KV before all copies up to this one have ended, including those of earlier
+  // batches: the newest KvCache::arriving_until() of its sequences. Invalid: the step waits for
+  // none.
   kv::CopyId copies_awaited = {};
 
-  // Entry by entry, a row of logits each.
+  // The rows of logits, entry by entry.
   std::int64_t logit_rows() const;
-  // Some mask follows: nothing is sampled before it is there.
+  // Whether a mask follows later; nothing is sampled before it is there.
   bool awaits_masks() const;
 };
 
@@ -93,21 +94,21 @@ struct SampledToken {
   std::vector<float> hidden = {};  // of its row, after the final norm; when the entry wants it
 };
 
-// What a step did. On failure `error` is not empty and nothing was sampled; KV that the step would
-// have written is not valid.
+// The result of a step. On failure `error` is not empty, nothing was sampled, and KV that the step
+// would have written is not valid.
 struct StepResult {
   StepId step;
-  // One for each row of logits, in order; a scored row has the token that was given to it.
+  // One for each row of logits, in order; for a scored row it is the given token.
   std::vector<SampledToken> sampled;
   Nanos duration;  // as the executor measured (or modelled) it
   std::string error;
-  // Of a model whose experts are cached one by one: how many tokens chose each, by layer that has
-  // experts and by expert. Else empty.
+  // For a model whose experts are cached one by one: the number of tokens that chose each expert,
+  // by layer with experts and by expert. Otherwise empty.
   std::vector<std::uint32_t> experts_chosen = {};
 };
 
-// Puts the tokens that the step before has chosen where they are pending; 0 for those that it never
-// chose because it failed: what follows from them is not looked at.
+// Replaces pending tokens by those that the step before has chosen. A token that was never chosen,
+// because that step failed, becomes 0; its results are not used.
 void resolve_pending(Batch& batch, std::span<const SampledToken> before);
 
 // Blocks of KV that were copied between HBM and host memory, and why (kv::KvCopy::Reason).
@@ -121,7 +122,7 @@ struct KvCopyCounts {
   KvCopyCounts& operator+=(const KvCopyCounts& other);
 };
 
-// What was measured, for the tuner and for /metrics.
+// Measured values, for the tuner and for /metrics.
 struct Observation {
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
@@ -136,13 +137,13 @@ struct Observation {
   std::int64_t rotations = 0;    // sequences to host memory
   KvCopyCounts kv_copies;
   std::int64_t steps = 0;
-  Nanos device_busy;               // in steps, as their results say; of a slice, not of its models
+  Nanos device_busy;               // time of the slice, not of single models, in steps
   std::int64_t prompt_tokens = 0;  // computed (not from the cache)
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_queried_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;
   std::int64_t prefix_host_tokens = 0;  // of those, in host memory only
-  // Of models whose experts are cached one by one, experts chosen in a step: in HBM, or at home.
+  // For models whose experts are cached one by one: experts that steps chose, in HBM and at home.
   std::int64_t expert_hits = 0;
   std::int64_t expert_misses = 0;
   Bytes link_bytes;                   // of weights, from home to devices; a fleet counts them
@@ -150,10 +151,10 @@ struct Observation {
   bool hung = false;                  // the device does not answer: nothing can be served
   std::string lost;                   // why the device is lost for good; empty: it is not
 
-  // Of two parts together: what one of them is, hung or lost, they are.
+  // Adds two parts together. When one of them is hung or lost, the sum is.
   Observation& operator+=(const Observation& other);
 
-  // That have not ended.
+  // Requests that have not ended.
   std::int64_t requests() const { return requests_running + requests_waiting + requests_rotary; }
 };
 

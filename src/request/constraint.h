@@ -1,5 +1,5 @@
 // What an answer must match (docs/design/structured.md): a grammar, as text that crosses processes,
-// and as what an engine follows token by token. How it is compiled is src/grammar's business.
+// and as an object that an engine follows token by token. src/grammar compiles it.
 //
 //   Constraint ── begin(output so far) ──▶ TokenMatcher: wait() → mask() → advance(token) → …
 #pragma once
@@ -36,28 +36,29 @@ enum class MaskState : std::uint8_t {
   kImpossible,  // the output does not match, or no token of the vocabulary continues it
 };
 
-// One output's place in its grammar. One thread at a time; what takes long is computed elsewhere.
+// The position of one output in its grammar. One thread at a time; long computations run elsewhere.
 class TokenMatcher {
  public:
   virtual ~TokenMatcher() = default;
 
-  // Waits for what is computed, `longest` at the most.
+  // Waits for the computation, for `longest` at most.
   virtual MaskState wait(Nanos longest) = 0;
   // After kReady, until advance(): bit t % 32 of word t / 32 says that token t may come next, of
   // the model's whole vocabulary. Where the output is complete these are its end tokens.
   virtual std::span<const std::uint32_t> mask() const = 0;
-  // After kReady: this token has come. Does not block.
+  // After kReady: this token was chosen. Does not block.
   virtual void advance(TokenId token) = 0;
 };
 
-// Compiled, for one model. Immutable; any thread.
+// A compiled grammar for one model. Immutable; any thread.
 class Constraint {
  public:
   virtual ~Constraint() = default;
 
-  // To compile it again in another process.
+  // The text from which another process can compile it again.
   virtual const ConstraintText& text() const = 0;
-  // Behind `output`, which was delivered before: empty for one that begins. Does not block.
+  // Makes a matcher that continues after `output`, which was delivered before; empty for a new
+  // answer. Does not block.
   virtual std::unique_ptr<TokenMatcher> begin(std::vector<TokenId> output) const = 0;
 };
 

@@ -1,5 +1,5 @@
-// What is asked of a model, and what comes back: plain data shared by the rooms above, able to
-// cross a process boundary (no pointers, no handles; a constraint crosses as its text).
+// What a client asks of a model, and what comes back: plain data that all rooms above share and
+// that can cross a process boundary (no pointers, no handles; a constraint crosses as its text).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // > 0; 1: off
   std::uint64_t seed = 0;           // with the position it decides the draw: reproducible
   std::int32_t top_logprobs = -1;  // -1: no logprobs; n: the chosen token's and the n best (≤ 20)
-  // The same of the prompt's tokens behind the first, each by what the model expected there.
+  // The same for the prompt's tokens after the first, each by the model's prediction at its place.
   std::int32_t prompt_logprobs = -1;
 
   bool greedy() const { return temperature == 0.0f; }
@@ -39,7 +39,7 @@ struct TokenBias {
   float bias = 0.0f;
 };
 
-// What is wanted of a prompt instead of an answer: hidden states after the final norm.
+// The hidden states after the final norm that are wanted of a prompt instead of an answer.
 enum class Pooling : std::uint8_t {
   kNone,
   kLast,  // of its last token
@@ -48,11 +48,11 @@ enum class Pooling : std::uint8_t {
 
 class Constraint;  // constraint.h
 
-// What top_logprobs and prompt_logprobs may ask for.
+// The largest values of top_logprobs and prompt_logprobs.
 inline constexpr std::int32_t kTopLogprobsMax = 20;
-// How many tokens logit_bias and allowed_tokens may name, each.
+// The most tokens that logit_bias and allowed_tokens may name, each.
 inline constexpr std::int64_t kEditedTokensMax = 1024;
-// How many RotationTimes an output has.
+// The most RotationTimes that an output has.
 inline constexpr std::int64_t kRotationTimesMax = 64;
 
 struct Request {
@@ -72,11 +72,12 @@ struct Request {
   Slo slo;
   std::int32_t priority = 0;  // larger runs first (policy `priority`)
   Nanos arrival;              // by the engine's clock
-  // Of one that goes on after its slice was lost: the output that was delivered, fewer tokens than
-  // max_tokens. It goes on behind them: they count as output, and are not put out again.
+  // Set when the request continues after its slice was lost: the output that was delivered, fewer
+  // tokens than max_tokens. The answer goes on after them; they count as output, and are not output
+  // again.
   std::vector<TokenId> output = {};
   std::int32_t attempt = 0;  // how often it was sent again; its outputs carry it
-  Nanos held = {};           // by the fleet, until its model served; its outputs carry it
+  Nanos held = {};           // time in the fleet until its model served; copied to its outputs
 };
 
 enum class FinishReason {
@@ -97,25 +98,25 @@ struct OutputToken {
   std::vector<TokenLogprob> top;  // the best, descending
 };
 
-// A model whose weights had to come to the device before it could answer.
+// A model whose weights had to come to the device before its answer.
 struct ModelSwitch {
   Bytes missing;    // of what a step needs, when a request asked for it
   Nanos predicted;  // for bringing them, at the rate of the link
   Nanos took;       // from that request to the model's first token
 };
 
-// When a request's KV was in host memory, from its arrival.
+// When a request's KV was in host memory, counted from its arrival.
 struct RotationTimes {
   Nanos out;     // it gave up its place on the device
-  Nanos in{-1};  // it came back, or was given up; negative: neither yet
+  Nanos in{-1};  // it came back, or was given up; negative: not yet
 };
 
 // One piece of a request's answer. Exactly one Output of a request has finished = true: the last.
 struct Output {
   RequestId request;
   std::vector<OutputToken> tokens;
-  // Of the prompt's tokens behind the first, when prompt_logprobs asks for them: all of them, with
-  // the first output once the prompt is computed.
+  // Log-probabilities of the prompt's tokens after the first, when prompt_logprobs asks for them:
+  // all of them come with the first output after the prompt is computed.
   std::vector<OutputToken> prompt = {};
   std::vector<float> embedding = {};  // [hidden], as Request::pooling asks; with the last output
   bool finished = false;
@@ -125,16 +126,17 @@ struct Output {
   Tokens cached_prompt{0};              // prompt tokens found in the prefix cache
   Nanos queued{-1};                     // from arrival to its first step; negative: it never began
   std::int32_t preemptions = 0;         // how often it was preempted so far
-  // Of that time: held by the fleet until the model served, and then on a slice until enough of the
-  // model's weights were on the device.
+  // Parts of that time: in the fleet until the model served, and then on a slice until enough of
+  // the model's weights were on the device.
   Nanos held = {};
   Nanos weights = {};
-  // Those that have ended since the output before, kRotationTimesMax at most; of the last output
-  // also one that has not.
+  // The rotations that have ended since the output before, kRotationTimesMax at most; the last
+  // output also has one that has not ended.
   std::vector<RotationTimes> rotations = {};
   std::optional<ModelSwitch> switched;  // with the model's first token
   std::int32_t attempt = 0;             // the request's
-  // For kError: the slice was lost or hangs, and the request with it. It can go on elsewhere.
+  // For kError: the slice was lost or hangs, so the request failed with it, and can continue
+  // elsewhere.
   bool lost = false;
 };
 

@@ -1,4 +1,4 @@
-// Latency targets of a request, and how far scheduling lets it come near to missing them.
+// Latency targets of a request, and how close to missing them the scheduler lets it come.
 #pragma once
 
 #include "base/result.h"
@@ -19,7 +19,7 @@ struct Slo {
 // kInvalidArgument names the field and its range.
 Status check_slo(const Slo& slo);
 
-// A target that is given in milliseconds; any double. kInvalidArgument names the range.
+// Converts a target in milliseconds, given as any double. kInvalidArgument names the range.
 Result<Nanos> target_from_ms(double ms);
 
 }  // namespace causeway::request

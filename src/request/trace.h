@@ -35,18 +35,18 @@ struct Trace {
   bool has_lengths = false;
 };
 
-// At most `entries_max` entries from the start of the file (0: all). kCorrupt names file and line:
-// one that is cut, too long, or has numbers or times that no trace has.
+// At most `entries_max` entries from the start of the file (0: all). kCorrupt names the file and
+// the line that is cut or too long, or has numbers or times that no trace has.
 Result<Trace> load_trace(const std::filesystem::path& file, std::int64_t entries_max);
-// The same of a stream; `name` stands for the file in errors.
+// Reads the same from a stream; `name` stands for the file in errors.
 Result<Trace> read_trace(std::istream& in, const std::string& name, std::int64_t entries_max);
 
 // Arrival times of a Poisson process of `per_second`, from 0. per_second = 0: all at once.
 std::vector<Nanos> poisson_arrivals(std::int64_t count, double per_second, Random& random);
 
-// The same with gaps whose distribution is Gamma, of the shape `burstiness` and the mean of a
-// Poisson process (as vLLM's bench has it). 1: a Poisson process, whose numbers it draws; smaller:
-// in bursts; larger: more evenly. > 0.
+// Arrival times whose gaps have a Gamma distribution with the shape `burstiness` and the mean of a
+// Poisson process (as in vLLM's benchmark). 1: a Poisson process with the same numbers as above;
+// smaller: in bursts; larger: more even. > 0.
 std::vector<Nanos> gamma_arrivals(std::int64_t count, double per_second, double burstiness,
                                   Random& random);
 

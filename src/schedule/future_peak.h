@@ -1,6 +1,6 @@
-// Admission by the memory that is predicted to be needed later (the Past-Future scheduler of
-// LightLLM): how long answers will be is drawn from those that have ended lately, and a request is
-// admitted only if the largest sum of frames at any time to come fits. A baseline; pure.
+// Admission by predicted memory (the Past-Future scheduler of LightLLM): lengths of answers are
+// drawn from those that have ended lately, and a request is admitted only if the largest future sum
+// of frames fits. A baseline; pure.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace causeway::schedule {
 
-// Lengths of the answers that ended last.
+// The lengths of the latest answers that ended.
 class LengthHistory {
  public:
   explicit LengthHistory(std::int64_t window = 1'000) : window_(window) {}
 
   void record(Tokens output);
-  // The length of an answer that has `output` tokens already: of those recorded that are longer,
-  // the one at `quantile` ∈ [0, 1); `otherwise` if none is.
+  // The predicted length of an answer that has `output` tokens already: among the recorded lengths
+  // that are larger, the one at `quantile` ∈ [0, 1); `otherwise` if none is.
   Tokens longer_than(Tokens output, double quantile, Tokens otherwise) const;
   std::int64_t size() const { return static_cast<std::int64_t>(sorted_.size()); }
 

@@ -2,18 +2,18 @@
 //
 //   total │ used by others │ KV │ weights │ workspace │ driver │ kept free (1 - utilization) │
 //
-// The workspace gets what it needs. Weights are cached: they get what all models take, up to a
-// share of what is left, but room for the largest; or what was asked for. KV gets the rest, or what
-// was asked for. All three are whole extents of the arena. The driver's part is what it takes by
-// itself while kernels run.
+// The workspace gets what it needs. Weights are cached: they get the asked size, or the size of all
+// models up to a share of what is left, but at least room for the largest. KV gets the asked size
+// or the rest. All three are whole extents of the arena. The driver's part is the memory that it
+// takes by itself while kernels run.
 //
-// A slice that is a part of the GPU gets its share of what is above "kept free" and not used by
-// others; its neighbours of the same process are none of these, so that every slice gets the same
-// whichever is opened first.
+// A slice that is a part of the GPU gets its share of the memory that is neither "kept free" nor
+// used by others. The process's other slices do not count as others, so that the order in which
+// slices are opened makes no difference.
 //
-// If nothing was asked for, the border between weights and KV moves while the slice serves
-// (hbm_border.h), within what the plan allows: KV keeps a quarter of what it gets here, and takes
-// no more than leaves room for the largest model beside the pinned ones.
+// If no size was asked for, the border between weights and KV moves while the slice serves
+// (hbm_border.h), within the plan's bounds: KV keeps a quarter of what it gets here, and always
+// leaves room for the largest model beside the pinned ones.
 #pragma once
 
 #include "base/result.h"
@@ -43,20 +43,20 @@ struct HbmPlan {
   Bytes workspace;  // in whole extents, as the others
   Bytes weights;
   Bytes kv;
-  Bytes kv_least;  // that the border may leave it
-  Bytes kv_most;   // that it may give it
+  Bytes kv_least;  // the least that the border leaves it
+  Bytes kv_most;   // the most that the border gives it
 
   bool border_moves() const { return kv_least < kv || kv_most > kv; }
   // The most bytes that weights may get.
   Bytes weights_most() const { return weights + kv - kv_least; }
 };
 
-// The most that the weights of one model may take: what the plan would give them if all together
-// were larger. Whole extents; nothing where KV and workspace leave none.
+// The most that the weights of one model may take: the plan's size for weights if all models
+// together were larger. Whole extents; zero where KV and workspace leave none.
 Bytes weights_room(const HbmDemand& demand);
 
-// kInvalidArgument: a utilization or share outside (0, 1]; kResourceExhausted: it does not fit,
-// with all the numbers and what to change.
+// kInvalidArgument: a utilization or share outside (0, 1]. kResourceExhausted: the parts do not
+// fit; the message has all the numbers, and what to change.
 Result<HbmPlan> plan_hbm(const HbmDemand& demand);
 
 }  // namespace causeway::schedule

@@ -1,4 +1,4 @@
-// One decision in the making. Internal to this room; scheduler.h states the rules.
+// The making of one decision. Internal to this room; scheduler.h states the rules.
 #pragma once
 
 #include "schedule/scheduler_state.h"
@@ -11,7 +11,8 @@ class Plan {
 
   // Plans a step of this model. False: it can run nothing now, and nothing was changed.
   bool try_model(ModelQueue& queue);
-  // Moves the preempted to their waiting heaps, and takes the runs as computed. Once, at the end.
+  // Moves preempted sequences to their waiting heaps, and counts the runs as computed. Call it
+  // once, at the end.
   void finish();
 
  private:
@@ -21,8 +22,8 @@ class Plan {
   };
 
   struct Entry {                 // how a sequence is admitted
-    Tokens cached;               // of its tokens, found in the prefix index
-    std::int64_t free_hits = 0;  // of those frames, held by running sequences: not charged
+    Tokens cached;               // of its tokens, those found in the prefix index
+    std::int64_t free_hits = 0;  // of those, frames of running sequences: not charged
     std::int64_t position = 0;   // in the running list
   };
 
@@ -52,14 +53,14 @@ class Plan {
   Decision& decision_;
   std::int64_t available_;       // frames that the decision may still take
   std::int64_t budget_ = 0;      // tokens left in the step
-  std::int64_t spare_rows_ = 0;  // of logits, that scored chunks may take beside one each
-  std::int64_t taken_rows_ = 0;  // that they have taken of these
-  std::int64_t uncharged_ = 0;   // prefix frames of admissions that running ones paid for
+  std::int64_t spare_rows_ = 0;  // logits rows for scored chunks, beside one each
+  std::int64_t taken_rows_ = 0;  // of `spare_rows_`, those that they have taken
+  std::int64_t uncharged_ = 0;   // prefix frames charged to running sequences
   const bool ahead_;             // a step is in flight: no sequence is displaced
-  bool put_off_ = false;         // and one should have been
+  bool put_off_ = false;         // one should have been displaced
   bool references_counted_ = false;
-  bool growth_displaced_ = false;   // then no other is admitted in this step
-  bool displacing_failed_ = false;  // then less urgent ones need not try
+  bool growth_displaced_ = false;   // then this step admits no other
+  bool displacing_failed_ = false;  // less urgent sequences need not try
 };
 
 }  // namespace causeway::schedule

@@ -1,6 +1,7 @@
-// The order of sequences: the one thing in which scheduling policies differ. A policy maps a
+// The order of sequences, which is the only difference between scheduling policies. A policy maps a
 // sequence's facts to an urgency; the scheduler admits and runs the most urgent first and preempts
-// the least urgent. Equal urgencies: earlier arrival first, then the smaller request id.
+// the least urgent. Among equal urgencies the earlier arrival comes first, then the smaller request
+// id.
 //
 // Pure: the same facts and `now` give the same urgency. A policy whose urgencies change with time
 // (virtual lag time and its kin) says so in its traits, and is asked for every sequence in every
@@ -18,11 +19,11 @@ namespace causeway::schedule {
 
 // The facts of a sequence that a policy may look at.
 struct SequenceFacts {
-  // First what every decision touches of every running sequence.
+  // These are read for every running sequence by every decision.
   RequestId request;
   Tokens known;     // prompt and output so far
   Tokens computed;  // of known, those whose KV is valid
-  // Then what the end of a step touches.
+  // These are read at the end of a step.
   ModelId model;
   Nanos arrival;
   Nanos last_progress;  // when its last step ended; its arrival before the first
@@ -30,14 +31,14 @@ struct SequenceFacts {
   bool running = false;  // holds frames
   // Facts for policies that rotate (rotation_policy.h).
   bool rotary = false;        // its KV is in host memory
-  bool answered = false;      // a token of it is out
-  bool late = false;          // it waits outside HBM for a first token that should be out
-  Nanos first_token;          // when it was out; its arrival before
-  Nanos last_token;           // likewise the last one
+  bool answered = false;      // at least one token of it was sent
+  bool late = false;          // waits outside HBM, past its first token's target
+  Nanos first_token;          // when it was sent; the arrival before that
+  Nanos last_token;           // likewise for the latest token
   Nanos running_since;        // when it last came into HBM
   Tokens output{0};           // tokens answered
   double alpha = 3.0;         // its model's
-  Tokens output_expected{0};  // in all, as far as the policy knows
+  Tokens output_expected{0};  // in total, as far as the policy knows
   request::Slo slo;
 };
 
@@ -52,7 +53,7 @@ class Policy {
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
   virtual Traits traits() const = 0;
-  // Larger: sooner. Any finite number.
+  // A larger value is more urgent. Any finite number.
   virtual double urgency(const SequenceFacts& sequence, Nanos now) const = 0;
 };
 
@@ -71,12 +72,12 @@ enum class PolicyKind {
 
 // What happens to a victim's KV.
 enum class PreemptionKind {
-  kRecompute,  // dropped; computed again when its turn comes
+  kRecompute,  // dropped, and computed again when it runs again
   kRotate,     // moved to host memory; dropped when there is no room
   kAuto,       // whichever is predicted to take less time
 };
 
-// Makes the policy kFcfs or kPriority; the others have no urgency that is fixed.
+// Makes the policy kFcfs or kPriority; the others have no fixed urgencies.
 std::unique_ptr<Policy> make_policy(PolicyKind kind);
 std::string_view name_of(PolicyKind kind);
 std::string_view name_of(PreemptionKind kind);

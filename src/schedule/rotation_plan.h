@@ -1,9 +1,9 @@
-// One decision in the making, with rotation: largest lag first within budgets (SuperInfer's LVF,
+// The making of one decision with rotation: largest lag first within budgets (SuperInfer's LVF,
 // docs/design/rotary.md). Internal to this room.
 //
-// For each model that may be stepped, until one runs: which come in (take_in), which must go for
-// them and for what the running grow by (take_out), and what runs (run). Nothing that a victim
-// gives up is used by the decision that takes it.
+// For each model that may be stepped, until one runs: which sequences come in (take_in), which must
+// leave for them and for the growth of running ones (take_out), and what runs (run). The decision
+// that takes a victim uses nothing that the victim gives up.
 #pragma once
 
 #include "schedule/scheduler_state.h"
@@ -15,24 +15,24 @@ class RotationPlan {
   RotationPlan(Scheduler::State& state, const kv::KvCache& kv, const RotationInputs& inputs,
                Nanos now, Decision& decision);
 
-  // Plans a step of this model. False: it can run nothing now, though sequences may have to leave
-  // all the same.
+  // Plans a step of this model. False: it can run nothing now, although sequences may still have to
+  // leave.
   bool try_model(ModelQueue& queue);
-  // Moves the victims out. Once, at the end.
+  // Moves the victims out. Call it once, at the end.
   void finish();
 
  private:
   enum class Entry { kIn, kStopped, kNoPromptTokens };
 
   struct Need {                // of a candidate, in frames
-    std::int64_t frames = 0;   // of those available, that it takes for all its known tokens
-    std::int64_t at_once = 0;  // of these, by coming in
+    std::int64_t frames = 0;   // of available ones, for all its known tokens
+    std::int64_t at_once = 0;  // of these, those taken by coming in
     std::int64_t copies = 0;   // in
-    Tokens computed{0};        // what will be valid then
-    bool brings = false;       // a prefix from host memory
+    Tokens computed{0};        // tokens that will then be valid
+    bool brings = false;       // it has a prefix in host memory
   };
 
-  struct Claims {  // of more urgent ones: that wait for other models, or for prompt tokens
+  struct Claims {  // of more urgent ones that wait
     std::int64_t frames = 0;
     std::int64_t running = 0;
   };
@@ -44,9 +44,10 @@ class RotationPlan {
   void save_for(SlotIndex index, std::int64_t frames);
   Need need_of(ModelQueue& queue, SlotIndex index) const;
   Need need_of_prompt(const ModelQueue& queue, const Slot& slot) const;
-  // Whether what of a prefix is in host memory only is copied in, or computed again.
+  // Whether the part of a prefix that is in host memory only is copied in, rather than computed
+  // again.
   bool worth_bringing(ModelId model, const PrefixCost& found) const;
-  // Whether the peak that is predicted with it fits.
+  // Whether the predicted peak with this sequence fits.
   bool peak_fits(SlotIndex index);
   FutureUse future_of(const Slot& slot) const;
   void enter(ModelQueue& queue, SlotIndex index, const Need& need);
@@ -56,34 +57,34 @@ class RotationPlan {
   void take_out();
   bool take_victim(bool for_growth);
   enum class Exit { kGone, kNoRoom, kNoCredit };
-  // To host memory, if that has room and its copies can be paid now.
+  // Rotates it to host memory, if that has room and the budget covers its copies now.
   Exit rotate(SlotIndex index, bool for_growth);
-  // Recomputes next_to_lose(). False: none may lose its KV.
+  // Updates next_to_lose(). False: no sequence may lose its KV.
   bool recompute();
   bool recompute_is_faster() const;
   RotateOutCost out_cost(SlotIndex index) const;
   void gone(SlotIndex index, std::int64_t frames);
   // Whether victims may keep what they have computed.
   bool may_rotate() const;
-  // Whether a running sequence may lose what it has computed, for one that is outside.
+  // Whether a running sequence may lose its KV for a sequence that is outside.
   bool others_may_lose() const;
-  // The first to go; -1: none may.
+  // The first to leave; -1: none may.
   SlotIndex least_urgent() const;
   SlotIndex find_least_urgent() const;
   SlotIndex least_urgent_of(const ModelQueue& queue) const;
-  // The sequence that loses least in the fixed order, of those that may go; never the first of
-  // those that run. -1: none may.
+  // The sequence that loses least in the fixed order, among those that may leave; never the first
+  // of the running ones. -1: none may.
   SlotIndex next_to_lose() const;
-  // Whether `a` keeps what it has computed longer than `b`: an order that does not change while
-  // they run, come and go.
+  // Whether `a` keeps its KV longer than `b`, by an order that does not change while they run,
+  // leave and return.
   bool keeps_before(SlotIndex a, SlotIndex b) const;
   bool may_go(const ModelQueue& queue, const Slot& slot) const;
-  // Whether it may displace any other.
+  // Whether the sequence may displace any other.
   bool displaces(const Slot& candidate) const;
 
   void run(ModelQueue& queue);
   void add_run(ModelQueue& queue, SlotIndex index, std::int64_t others);
-  // Takes frames for as many of the tokens as there are frames for; returns how many: 0: none.
+  // Takes frames for as many of the tokens as possible; returns how many. 0: none.
   std::int64_t give_frames(const ModelQueue& queue, Slot& slot, std::int64_t tokens);
 
   // Frames beyond those that are kept free, once what was given up is free.
@@ -96,23 +97,23 @@ class RotationPlan {
   Decision& decision_;
   const Nanos now_;
   std::int64_t available_;       // frames that the decision may still take
-  std::int64_t coming_;          // frames that will be free once steps and copies have ended
-  std::int64_t growth_;          // frames that the running take in a step, about
+  std::int64_t coming_;          // frames that will be free after steps and copies
+  std::int64_t growth_;          // approximate growth of running sequences in a step
   std::int64_t keep_;            // frames to keep free
-  std::int64_t twins_;           // that victims may still take
-  std::int64_t exchanged_ = 0;   // frames that victims gave up in this decision
-  std::int64_t goal_ = 0;        // frames to have beyond those kept: for one that is very large
-  std::int64_t set_aside_ = 0;   // frames for one that lacks prompt tokens
+  std::int64_t twins_;           // twins that victims may still take
+  std::int64_t exchanged_ = 0;   // frames that victims of this decision gave up
+  std::int64_t goal_ = 0;        // frames wanted beyond those kept, for a large sequence
+  std::int64_t set_aside_ = 0;   // frames for a sequence that lacks prompt tokens
   std::int64_t budget_ = 0;      // tokens left in the step
-  std::int64_t spare_rows_ = 0;  // of logits, that scored chunks may yet take beside one each
-  SlotIndex for_whom_ = -1;      // on whose behalf victims go; -1: growth only
-  // least_urgent(), until a victim goes (a sequence that comes in is never a victim); kUnknown: to
-  // be found.
+  std::int64_t spare_rows_ = 0;  // logits rows for scored chunks, beside one each
+  SlotIndex for_whom_ = -1;      // the sequence that victims leave for; -1: growth only
+  // least_urgent(), until a victim leaves (a sequence that comes in is never a victim); kUnknown:
+  // to be computed.
   static constexpr SlotIndex kUnknown = -2;
   mutable SlotIndex least_ = kUnknown;
-  bool brought_ = false;  // a prefix, for one that was admitted
+  bool brought_ = false;  // an admitted sequence brings a prefix
   bool stalled_ = false;  // a running sequence lacks a frame
-  bool stuck_ = false;    // nothing runs, nothing is in flight: accounts do not bind
+  bool stuck_ = false;    // nothing runs or is in flight: budgets do not bind
 };
 
 }  // namespace causeway::schedule

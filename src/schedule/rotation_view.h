@@ -1,7 +1,7 @@
-// The questions of a decision that rotates about KV in two tiers. Words and rules are those of the
-// KV room's contract, which answers them. Here they are behind an interface, so that decisions can
-// be tested against books as simple as a test's. Everything is const. Costs are asked only of
-// candidates that are about to be chosen, because they walk the sequence's blocks.
+// What a decision with rotation asks about KV in two tiers. Words and rules are those of the KV
+// room's contract, which answers. The questions are behind an interface, so that decisions can be
+// tested against simple books. Everything is const. Costs are asked only of candidates that are
+// about to be chosen, because they walk the sequence's blocks.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace causeway::schedule {
 // The cost of rotating a sequence out, in frames, which are as many blocks or twins.
 struct RotateOutCost {
   std::int64_t twins = 0;   // of twins_available() that it takes
-  std::int64_t copies = 0;  // out, that must still begin
-  std::int64_t frames = 0;  // that only it holds: free once its step and its copies have ended
+  std::int64_t copies = 0;  // copies out that must still begin
+  std::int64_t frames = 0;  // its alone: free after its step and copies
 };
 
 struct RotateInCost {
-  std::int64_t frames = 0;  // of FrameCounts::available() that it takes for all it has computed
-  std::int64_t copies = 0;  // of those, that are copied in
+  std::int64_t frames = 0;  // of FrameCounts::available(), for what is computed
+  std::int64_t copies = 0;  // of `frames`, those that are copied in
 };
 
 // How much of its prefix a prompt finds in HBM, and how much in host memory.
 struct PrefixCost {
   Tokens in_hbm{0};         // leading tokens, as KvCache::match_prefix()
-  Tokens in_all{0};         // leading tokens, those included that are in host memory only
+  Tokens in_all{0};         // leading tokens, in HBM or in host memory
   std::int64_t frames = 0;  // of FrameCounts::available() that it takes for in_all
-  std::int64_t copies = 0;  // of those, that are copied in
+  std::int64_t copies = 0;  // of `frames`, those that are copied in
 };
 
 class RotationView {
@@ -37,7 +37,7 @@ class RotationView {
 
   // Whether the sequence is in HBM, and no copy into it is under way.
   virtual bool may_leave(RequestId sequence) const = 0;
-  // Rotated out, and no copy from it is under way.
+  // Whether the sequence is rotated out, and no copy from it is under way.
   virtual bool may_return(RequestId sequence) const = 0;
   virtual std::int64_t twins_available() const = 0;
   // The cost of rotating out a sequence that may leave; O(blocks).

@@ -71,17 +71,17 @@ struct Options {
   ChunkOptions chunk = {};                  // how many of those a step with prompts has
   RotationPolicyOptions rotation = {};
 
-  // Otherwise everything is as without rotation.
+  // With recompute and kFcfs or kPriority everything is as without rotation.
   bool rotates() const {
     return preemption != PreemptionKind::kRecompute ||
            (policy != PolicyKind::kFcfs && policy != PolicyKind::kPriority);
   }
 };
 
-// The facts that a decision that rotates needs beside the cache. All of it may be missing: then
-// victims are recomputed, and only growth makes them.
+// The facts that a decision with rotation needs beside the cache. All of them may be missing: then
+// victims are recomputed, and only growth makes victims.
 struct RotationInputs {
-  const RotationView* view = nullptr;  // of KV in two tiers; null: there is no second one
+  const RotationView* view = nullptr;  // KV in two tiers; null: there is one only
   RotationBudget budget;               // of this iteration (rotation_budget())
   CostRates rates;                     // for PreemptionKind::kAuto
 };
@@ -92,16 +92,16 @@ using Handle = Id<struct HandleTag>;
 struct NewSequence {
   RequestId request;
   ModelId model;
-  // Prompt and output so far; borrowed until remove(). Only step_done() may be told of more.
+  // Prompt and output so far, borrowed until remove(). Only step_done() may announce more tokens.
   const std::vector<TokenId>* tokens = nullptr;
   request::Slo slo;
   std::int32_t priority = 0;
   Nanos arrival;
   Tokens length_max = Tokens(INT64_MAX);  // prompt and output: the last token is never computed
-  // How long the answer will be, for policies that go by length; 0: as long as it may be.
+  // The length of the answer, for policies that use it; 0: as long as it may be.
   Tokens output_truth{0};
   // Each row of its prompt chunks has logits, and none may be skipped: no prefix is looked up, and
-  // a chunk is no longer than the step has rows of logits to spare.
+  // a chunk has no more tokens than the step has spare rows of logits.
   bool scores = false;
 };
 
@@ -118,7 +118,7 @@ struct Preemption {
   RequestId request;
 };
 
-// To host memory, or back; what is computed by then stays so.
+// A sequence that moves to host memory, or back; what is computed by then stays valid.
 struct Rotation {
   Handle sequence;
   RequestId request;
@@ -128,18 +128,18 @@ struct Admission {
   Handle sequence;
   RequestId request;
   Tokens cached;  // KvCache::open() will return this
-  // Some of it comes from host memory: open_with_twins() will. One of a decision at most.
+  // A part of it comes from host memory: call open_with_twins(). At most one of a decision.
   bool brings = false;
 };
 
-// Executed in this order, the admission that brings something after the others: it may evict what
-// these find in the cache, and so may those that rotate in. Sequences that rotate out come behind
-// them, since the twins that these take may be those of a prefix that is brought.
+// Executed in this order. The admission that brings a prefix comes after the others, because it may
+// evict what these find in the cache, and so may sequences that rotate in. Sequences that rotate
+// out come after them, because the twins that they take may be those of that prefix.
 struct Decision {
-  // Invalid: nothing to run. With rotation some sequences may have to leave all the same: then ask
-  // again when these are gone.
+  // Invalid: nothing to run. With rotation some sequences may still have to leave; then ask again
+  // when they have left.
   ModelId model;
-  std::vector<Preemption> preempted;  // recomputed on return; with rotation a step may use them
+  std::vector<Preemption> preempted;  // with rotation a step may use them
   std::vector<Admission> admitted;    // all of `model`
   std::vector<Rotation> rotated_out;  // a step in flight may compute them
   std::vector<Rotation> rotated_in;   // all of `model`; they run
@@ -148,13 +148,13 @@ struct Decision {
   bool empty() const { return !model.valid() && preempted.empty() && rotated_out.empty(); }
 };
 
-// How many frames the tokens that are known now want.
+// The frames that the known tokens want.
 struct FramesWanted {
-  // The frames that running sequences want beyond those that they hold, with those for as many
-  // waiting sequences as may run beside them. What these would find of their prefixes in the cache
-  // is not subtracted.
+  // The frames that running sequences want beyond those they hold, including those for as many
+  // waiting sequences as may run beside them. Prefixes that these would find in the cache are not
+  // subtracted.
   std::int64_t more = 0;
-  std::int64_t largest = 0;  // that one sequence needs, running or waiting
+  std::int64_t largest = 0;  // what one sequence needs, running or waiting
 };
 
 class Scheduler {
@@ -165,38 +165,38 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // `streamed`: its steps go beside those of the other models. `alpha`: within its range.
+  // `streamed`: its steps run beside those of the other models. `alpha`: within its range.
   void add_model(ModelId model, Tokens tokens_per_block, bool streamed = false,
                  double alpha = kAlphaDefault);
-  // Sets how long the model's steps are expected to take, before one has been measured. For
-  // ChunkOptions::automatic: the chunk of a model without it is fixed.
+  // Sets how long the model's steps are expected to take before one has been measured. For
+  // ChunkOptions::automatic; without it the model's chunk is fixed.
   void set_step_cost(ModelId model, const StepCost& cost);
-  // No sequence of it may be left.
+  // No sequence of the model may be left.
   void remove_model(ModelId model);
 
-  // The sequence must fit the cache when alone: checked by the engine when a request arrives. If
-  // the cache may grow it may have to do so first: until then it may be that nothing runs.
+  // The sequence must fit the cache when alone, which the engine checks when a request arrives. A
+  // cache that can grow may have to grow first, and until then possibly nothing runs.
   Handle add(const NewSequence& sequence);
   // Removes a sequence in any state; the caller releases its frames and twins.
   void remove(Handle sequence);
-  // One that runs, or is in host memory, waits again and is computed from its start. True: of what
-  // steps in flight sample for it nothing counts. The caller releases its frames.
+  // A sequence that runs, or is in host memory, waits again and is computed from its start. True:
+  // what steps in flight sample for it does not count. The caller releases its frames.
   bool restart(Handle sequence);
-  // Likewise, since a copy of its KV failed. Only with rotation.
+  // As above, because a copy of its KV failed. Only with rotation.
   bool lost(Handle sequence);
 
-  // One that is held is passed over, in whatever state: what its next token may be is not known
-  // yet. It is held from the decision on that samples it, before the next one is made. While all
-  // running ones of a model are held and a step of it is in flight, none is decided ahead, so that
-  // they stay in one batch.
+  // A held sequence is passed over in any state, because its possible next tokens are not known
+  // yet. It is held from the decision that samples it, before the next decision is made. While all
+  // running sequences of a model are held and a step of it is in flight, none is decided ahead, so
+  // that they stay in one batch.
   void hold(Handle sequence, bool held);
 
-  // Which models may be stepped now; asked of models with sequences, the longest unstepped first,
-  // until one can run. Empty: all.
+  // Which models may be stepped now; asked for models with sequences, the longest unstepped first,
+  // until one can run. Empty: all may.
   using ModelFilter = std::function<bool(ModelId)>;
-  // Decides the next iteration and assumes that it is executed. The filter passes over models that
-  // are streamed while such a step is in flight, and the others while two of theirs are. Nothing to
-  // run may mean: ask again when a step has ended.
+  // Decides the next iteration and assumes that it is executed. Streamed models are passed over
+  // while a streamed step is in flight, the others while two of theirs are. When there is nothing
+  // to run, ask again after a step has ended.
   void schedule(Nanos now, const kv::KvCache& kv, Decision& decision,
                 const ModelFilter& may_step = {}, const RotationInputs& rotation = {});
   // Decides that all running sequences wait again, to be recomputed, and nothing else. No step may
@@ -204,22 +204,22 @@ class Scheduler {
   void preempt_all(Decision& decision);
   // The most tokens that the model's next step would compute.
   Tokens tokens_wanted(ModelId model, Nanos now) const;
-  // Looks at as many sequences as may run.
+  // Looks at no more sequences than may run.
   FramesWanted frames_wanted(const kv::KvCache& kv) const;
-  // The runs of the oldest decision in flight have been computed; the caller appends the tokens of
-  // those that sample, or removes the sequence. `took`: the device's time for it; zero: not known.
+  // The runs of the oldest decision in flight have been computed. The caller appends the tokens of
+  // those that sample, or removes the sequence. `took`: the device's time; zero: unknown.
   void step_done(const Decision& decision, Nanos now, Nanos took = Nanos(0));
   // The oldest step in flight failed: nothing was computed. The caller removes its sequences.
   void step_failed(const Decision& decision, Nanos now);
 
   // Whether the decision gives each sequence its next token and does nothing else, and the next
   // decisions would be the same until a request arrives or ends, or frames are lacking. For callers
-  // that take steps together.
+  // that take several steps at once.
   bool only_decodes(const Decision& decision) const;
   // Whether a decision depends on the time at which it is made.
   bool varies_with_time() const;
-  // Does as if `times` more steps like this one, which is in flight, had been decided and had
-  // ended, the last of them at `last_end`. The caller appends the tokens.
+  // Has the effect of `times` more steps like this one, which is in flight, the last of them ending
+  // at `last_end`. The caller appends the tokens.
   void repeat_step(const Decision& decision, std::int64_t times, Nanos last_end);
 
   // The number of sequences in any state.
@@ -234,8 +234,8 @@ class Scheduler {
   std::int64_t running(ModelId model) const;
   std::int64_t rotary(ModelId model) const;
 
-  // Checks that its own picture of running sequences and their frames equals the cache's tables,
-  // and that all orders and sums are right.
+  // Checks that its own state of running sequences and their frames equals the cache's tables, and
+  // that all orders and sums are right.
   Status check_integrity(const kv::KvCache& kv) const;
 
   class State;  // internal to this room

@@ -1,4 +1,4 @@
-// The scheduler's sequences and the orders they stand in. Internal to this room.
+// The scheduler's sequences and the orders that they are in. Internal to this room.
 //
 // Slots are reused, and every order holds slot indices, so that an iteration allocates nothing.
 #pragma once
@@ -17,38 +17,37 @@ namespace causeway::schedule {
 
 using SlotIndex = std::int32_t;
 
-// A sequence. The fields that every decision touches of every running sequence come first, and are
-// one cache line; those that the end of a step touches are the next.
+// A sequence. The fields that every decision reads for every running sequence come first and fill
+// one cache line; those that the end of a step reads are in the next.
 struct alignas(64) Slot {
-  std::int64_t owed = 0;      // of the known tokens, those to compute yet; with rotation only
+  std::int64_t owed = 0;      // known tokens not computed yet; with rotation only
   std::int64_t frames = 0;    // in its block table, once the decision is executed
-  std::int64_t promised = 0;  // frames that its known tokens will still take; 0 unless running
+  std::int64_t promised = 0;  // frames its known tokens still need; 0 unless running
   Tokens length_max{0};       // prompt and output
   std::int32_t model = -1;    // index into the scheduler's models
   std::int8_t in_flight = 0;  // decided steps that compute it
-  std::int8_t pending = 0;    // of the known tokens, those that steps in flight sample
+  std::int8_t pending = 0;    // known tokens that steps in flight sample
   bool live : 1 = false;
-  // For rotation: it came in with the decision that is being made.
+  // For rotation: it comes in with the decision that is being made.
   bool just_admitted : 1 = false;
-  // Outside, but a step or a copy of it is under way: cannot come in yet.
+  // It is outside, but a step or a copy of it is under way: it cannot come in yet.
   bool settling : 1 = false;
-  // Lost: what steps in flight compute of it does not count.
+  // It was lost: what steps in flight compute for it does not count.
   bool voided : 1 = false;
   // It was lost once: no prefix is brought to it from host memory again.
   bool distrusts : 1 = false;
-  // Its next token waits for something beside a step: it is passed over.
+  // Its next token waits for something other than a step: it is passed over.
   bool held : 1 = false;
   bool scores : 1 = false;  // NewSequence::scores
   SequenceFacts facts;
   double urgency = 0;
   const std::vector<TokenId>* tokens = nullptr;  // borrowed from the engine
 
-  // The tokens of it that are looked up in the prefix index.
+  // The number of its tokens that are looked up in the prefix index.
   std::span<const TokenId> prefix() const {
     return scores ? std::span<const TokenId>() : std::span(*tokens);
   }
-  // How many of its tokens have KV that will be read. The token that is sampled last is never
-  // context.
+  // The number of its tokens whose KV will be read. The last sampled token is never context.
   Tokens wanted() const { return std::min(facts.known, length_max - Tokens(1)); }
 };
 static_assert(offsetof(Slot, facts) + offsetof(SequenceFacts, model) == 64);
@@ -61,7 +60,7 @@ class SequenceTable {
   void free(SlotIndex index);
   Slot& operator[](SlotIndex index) { return slots_[static_cast<std::size_t>(index)]; }
   const Slot& operator[](SlotIndex index) const { return slots_[static_cast<std::size_t>(index)]; }
-  // Starts to bring what every decision touches of a slot.
+  // Prefetches what every decision reads of a slot.
   void prefetch(SlotIndex index) const { __builtin_prefetch(&(*this)[index], 1); }
   // The slot's place in its WaitingHeap; -1: it is in none.
   std::int32_t& heap_place(SlotIndex index) {
@@ -72,7 +71,7 @@ class SequenceTable {
   }
   SlotIndex size() const { return static_cast<SlotIndex>(slots_.size()); }
 
-  // Whether `a` goes first.
+  // Whether `a` comes first.
   bool before(SlotIndex a, SlotIndex b) const {
     const Slot& x = (*this)[a];
     const Slot& y = (*this)[b];
@@ -87,8 +86,8 @@ class SequenceTable {
   std::vector<SlotIndex> free_;
 };
 
-// Waiting sequences of one model: a binary heap, most urgent on top, that can drop any member in
-// O(log n) because each slot knows its place.
+// The waiting sequences of one model: a binary heap, the most urgent on top, that can remove any
+// member in O(log n) because each slot knows its place.
 class WaitingHeap {
  public:
   bool empty() const { return heap_.empty(); }
@@ -98,7 +97,7 @@ class WaitingHeap {
 
   void push(SequenceTable& table, SlotIndex index);
   void erase(SequenceTable& table, SlotIndex index);
-  // Restores the order after urgencies changed.
+  // Restores the order after urgencies have changed.
   void rebuild(SequenceTable& table);
   bool ordered(const SequenceTable& table) const;
 

@@ -1,11 +1,11 @@
 // Requests outside HBM by urgency, for lags that grow with time: finds the one that leads at `now`
-// without looking at all.
+// without looking at all of them.
 //
 //   lag(now) = slope × max(0, now − onset)          (SuperInfer's VLT of waiting and rotary)
 //
-// Of two with the same slope the earlier onset leads at all times. So there is one heap for each
-// slope, whose order does not depend on now, and the leader is the best of the heaps' tops. Tiers
-// go before lags: a member of a higher tier leads whatever the lags are.
+// Of two with the same slope the earlier onset leads at all times. There is therefore one heap for
+// each slope, whose order does not depend on `now`, and the leader is the best of the heaps' tops.
+// Tiers have precedence over lags: a member of a higher tier leads whatever the lags are.
 //
 // Order: tier, larger first; lag, larger first; onset, arrival, id, smaller first. For a given now
 // this is a total order, the same as sorting all anew.
@@ -30,7 +30,7 @@ struct Standing {
   bool operator==(const Standing&) const = default;
 };
 
-// A member and what its place is decided by.
+// A member and the values that decide its place.
 struct Ranked {
   Standing standing;
   Nanos arrival;
@@ -41,8 +41,8 @@ struct Ranked {
 // Whether `a` leads `b` at `now`.
 bool leads(const Ranked& a, const Ranked& b, Nanos now);
 
-// The place of each slot's member; shared by all heaps that rank the same slots, because a slot is
-// in at most one of them.
+// The place of each slot's member. It is shared by all heaps that rank the same slots, because a
+// slot is in at most one of them.
 class HeapPositions {
  public:
   struct Position {
@@ -91,7 +91,8 @@ class UrgencyHeaps {
     std::vector<Ranked> members;
   };
 
-  // Children of a member: half as deep as with two, and they lie side by side.
+  // The children of a member: with so many the heap is half as deep as with two, and they lie side
+  // by side.
   static constexpr std::size_t kArity = 4;
 
   std::int32_t heap_of(double slope);
@@ -100,7 +101,7 @@ class UrgencyHeaps {
   void sift_up(HeapPositions& positions, Heap& heap, std::size_t at);
   void sift_down(HeapPositions& positions, Heap& heap, std::size_t at);
 
-  std::vector<Heap> heaps_;  // a heap that is empty may be given to another slope
+  std::vector<Heap> heaps_;  // an empty heap may be given to another slope
   std::int64_t size_ = 0;
 };
 

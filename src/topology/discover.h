@@ -10,10 +10,10 @@
 namespace causeway::topology {
 
 struct DiscoverOptions {
-  // The management library; nullptr when there is none, with the reason to note.
+  // The management library; nullptr when there is none. The reason is then a note.
   const NvmlApi* nvml = nullptr;
   std::string no_nvml_because;
-  // What this process may still take of the host's memory, and what sets that limit.
+  // The host memory that this process may still use, and what limits it.
   Bytes memory_available;
   std::string memory_limited_by;
   // Where the kernel's files are mounted; tests pass folders of their own.
@@ -23,10 +23,10 @@ struct DiscoverOptions {
   std::string hwloc_xml;
 };
 
-// Without a GPU or driver the machine's CPU part, with notes that say why. kIo when hwloc fails.
+// Without a GPU or a driver: the machine's CPU part, with notes that say why. kIo when hwloc fails.
 Result<Machine> discover(const DiscoverOptions& options);
 
-// CPUs' worth of time that the process's control groups allow; 0 when none limits it.
+// The CPU time, in CPUs, that the process's control groups allow; 0 when no group limits it.
 double read_cpu_quota(const std::string& proc, const std::string& cgroup);
 
 }  // namespace causeway::topology

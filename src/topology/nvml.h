@@ -77,12 +77,12 @@ struct NvmlApi {
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 inline constexpr int kCudaNeeded = 13'000;  // as device/cuda's kCudaVersionMin
 
-// Opens the library; kUnavailable when there is none. Entries that an old one lacks stay null: what
-// they would tell is then unknown. The library stays loaded until the process ends.
+// Opens the library; kUnavailable when there is none. Entries that an old library lacks stay null,
+// and what they would tell is unknown. The library stays loaded until the process ends.
 Result<NvmlApi> load_nvml(const std::string& library = kNvmlLibrary);
 
-// Adds the driver and its GPUs to a machine. What cannot be found out becomes a note, not an error;
-// an error (kUnavailable, kDevice) means that no GPU was read.
+// Adds the driver and its GPUs to a machine. Facts that cannot be found out become notes. An error
+// (kUnavailable, kDevice) means that no GPU could be read.
 Status read_gpus(const NvmlApi& api, Machine& machine);
 
 }  // namespace causeway::topology

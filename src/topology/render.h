@@ -16,7 +16,7 @@ std::string size_text(Bytes bytes);
 std::string render_tree(const Machine& machine);
 // One GPU a line; "" when there is none.
 std::string render_gpus(const Machine& machine);
-// What could not be found out, one line each.
+// The machine's notes on what could not be found out, one on each line.
 std::string render_notes(const Machine& machine);
 
 }  // namespace causeway::topology

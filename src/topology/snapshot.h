@@ -17,10 +17,10 @@ inline constexpr int kSnapshotVersion = 1;
 
 std::string write_snapshot(const Machine& machine);
 
-// From anywhere: size, nesting, counts and strings are bounded. kCorrupt names the field;
-// kUnsupported a newer version.
+// Accepts text from any source: size, nesting, counts and strings are bounded. kCorrupt names the
+// field; kUnsupported says that the version is newer.
 Result<Machine> read_snapshot(std::string_view text);
-// The same from a file. kIo when it cannot be read.
+// Reads the same from a file. kIo when it cannot be read.
 Result<Machine> load_snapshot(const std::string& path);
 
 }  // namespace causeway::topology

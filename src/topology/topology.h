@@ -32,7 +32,7 @@ struct Node {
 struct PcieLink {
   int generation = 0;  // 0: unknown
   int lanes = 0;
-  // What the wires carry one way, encoding taken off, before packet headers; 0: unknown.
+  // What the wires carry one way, less the encoding, before packet headers; 0: unknown.
   double bytes_per_second() const;
 };
 
@@ -82,7 +82,7 @@ struct Machine {
   std::string memory_limited_by;
   std::string driver;  // "580.159.03"; "" without one
   int cuda = 0;        // 1000 × major + 10 × minor that the driver supports; 0 without one
-  // What could not be found out, and why: sentences for people.
+  // Sentences for people on what could not be found out, and why.
   std::vector<std::string> notes;
 };
 
@@ -90,14 +90,15 @@ struct Machine {
 // does not.
 Status check(const Machine& machine);
 
-// The node of a GPU; -1 when the tree has none.
+// The node of a GPU; -1 when the tree does not have the GPU.
 int node_of_gpu(const Machine& machine, int gpu);
-// The lowest node above (or at) both; -1 when one of them is -1.
+// The lowest node that is above both, or is one of them; -1 when one of them is -1.
 int common_ancestor(const Machine& machine, int a, int b);
 // Whether two GPUs share a PCI bridge other than the host's own, and so perhaps an uplink.
 bool behind_one_switch(const Machine& machine, int gpu, int other);
 
-// "0000:1b:00.0" from any of the forms in use ("00000000:1B:00.0", "1b:00.0"); "" if it is none.
+// "0000:1b:00.0" from any common form ("00000000:1B:00.0", "1b:00.0"); "" when the text is no bus
+// id.
 std::string normal_pci_id(std::string_view id);
 
 }  // namespace causeway::topology

@@ -26,12 +26,13 @@ class CompletionBoard {
   using Ticket = Id<struct TicketTag>;
 
   Ticket open(TransferListener* listener = nullptr);
-  // It is not asked for any more.
+  // The caller does not ask for the outcome any more.
   void release(Ticket ticket);
-  // Once per ticket, which may have been released. Tells the ticket's listener, on this thread.
+  // Called once for each ticket, even a released one. Tells the ticket's listener, on this thread.
   void complete(Ticket ticket, const Status& outcome);
-  // The last of its bytes are on their way: a thread that sleeps until its end wakes and polls,
-  // because to wake takes longer than is left to lose. Before complete(), any number of times.
+  // Says that the last bytes are on their way. A thread that sleeps until the end wakes up and
+  // polls, because waking takes longer than the rest of the transfer. May be called any number of
+  // times before complete().
   void ends_soon(Ticket ticket);
 
   Result<bool> done(Ticket ticket) const;
@@ -39,7 +40,7 @@ class CompletionBoard {
   std::int64_t size() const;
 
  private:
-  bool known(Ticket ticket) const;  // how it ended
+  bool known(Ticket ticket) const;  // whether the outcome is known
 
   struct Entry {
     bool released = false;
@@ -47,8 +48,8 @@ class CompletionBoard {
     bool soon = false;
     std::optional<Status> outcome;
   };
-  // Counts outcomes. Threads that poll look here: the engine's thread would have to wait for a
-  // mutex that they took all the time.
+  // Counts outcomes. Waiting threads poll this counter, because polling under the mutex would keep
+  // the engine's thread from taking it.
   std::atomic<std::int64_t> outcomes_{0};
   mutable std::mutex mutex_;  // a leaf; guards what follows
   mutable std::condition_variable changed_;
@@ -83,20 +84,20 @@ class TicketReference {
 
 class ExpressLane;
 
-// Apart by so much, what one thread writes does not slow down another that works beside it.
+// Distance at which data that one thread writes does not slow down another thread's data.
 inline constexpr std::size_t kCacheLine = 64;
 
-// The mark behind a small transfer: its lane's, lent to a ticket.
+// The event behind a small transfer. It belongs to the lane, which lends it to a ticket.
 struct alignas(kCacheLine) ExpressMark {
   ExpressMark(ExpressLane& its_lane, std::unique_ptr<device::Event> made)
       : lane(its_lane), event(std::move(made)) {}
   ExpressLane& lane;
   const std::unique_ptr<device::Event> event;
-  bool seen_done = false;         // else it is asked before it is used again
-  std::atomic<bool> lent{false};  // while it is, all else is the ticket's
+  bool seen_done = false;         // false: the event is asked again before reuse
+  std::atomic<bool> lent{false};  // while true the other fields are the ticket's
 };
 
-// A small transfer. Its mark goes back for reuse.
+// The handle of a small transfer. Destroying it gives the mark back for reuse.
 class ExpressTicket {
  public:
   ExpressTicket() = default;  // of nothing
@@ -106,7 +107,7 @@ class ExpressTicket {
     std::swap(mark_, other.mark_);
     return *this;
   }
-  // Takes no lock.
+  // Giving the mark back takes no lock.
   ~ExpressTicket() {
     if (mark_ != nullptr) mark_->lent.store(false, std::memory_order_release);
   }
@@ -126,17 +127,18 @@ class Completion {
   explicit Completion(TicketReference ticket) : ticket_(std::move(ticket)) {}
   explicit Completion(ExpressTicket ticket) : express_(std::move(ticket)) {}
 
-  // Whether all bytes are at their target; the transfer's error when it failed. kDeadlineExceeded
-  // from done() means that a copy is stuck: then the memory must not be used again.
+  // Whether all bytes are at their target, or the error that the transfer failed with.
+  // kDeadlineExceeded from done() means that a copy is stuck, and that the memory must not be used
+  // again.
   Result<bool> done() const { return express_ ? express_.done() : ticket_.done(); }
-  // Blocks until done, or for `timeout` of real time: kDeadlineExceeded. Polls for the first and
-  // the last milliseconds.
+  // Blocks until the transfer is done, or for `timeout` of real time: then kDeadlineExceeded. Polls
+  // during the first and the last milliseconds.
   Status wait(Nanos timeout) const {
     return express_ ? express_.wait(timeout) : ticket_.wait(timeout);
   }
 
  private:
-  // One of them.
+  // Exactly one of the two is set.
   TicketReference ticket_;
   ExpressTicket express_;
 };

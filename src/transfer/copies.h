@@ -1,4 +1,4 @@
-// Lists of copies in which neighbours are one.
+// Lists of copies in which copies of adjacent memory are merged.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace causeway::transfer {
 
-// Lengthens the last copy when this one follows it in both memories.
+// Extends the last copy when this one follows it in both memories; otherwise appends it.
 inline void append_copy(std::vector<device::Copy>& copies, const device::Copy& copy) {
   CAUSEWAY_DCHECK(copy.bytes >= Bytes(0), "a copy of less than nothing");
   if (!copies.empty()) {

@@ -1,8 +1,8 @@
 // Measures the links of a machine through its devices, for measure_link_map(). Works on any
 // backend.
 //
-// Used by one thread. Takes kBuffers times `bytes` on every device, and once a device and once more
-// in host memory.
+// Used by one thread. Takes kBuffers times `bytes` on every device, and in host memory kBuffers
+// times `bytes` for each device and once more.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,8 @@ class DeviceProber final : public LinkProber {
  public:
   static constexpr int kBuffers = 4;  // so that a relayed probe takes some milliseconds
 
-  // One device a GPU. Everything must outlive the prober. kResourceExhausted without the memory.
+  // `devices` has one device of each GPU. Everything must outlive the prober. kResourceExhausted
+  // when memory is short.
   static Result<std::unique_ptr<DeviceProber>> create(std::vector<device::Device*> devices,
                                                       device::HostMemory& memory,
                                                       const Clock& clock,
@@ -42,7 +43,7 @@ class DeviceProber final : public LinkProber {
   Result<double> peer_rate(int source, int target) override;
 
  private:
-  // Copies of one stream, one after the other.
+  // Copies that one stream makes one after the other.
   struct Lane {
     int mover = 0;  // device whose stream copies
     device::MemoryAddress target;
@@ -65,7 +66,7 @@ class DeviceProber final : public LinkProber {
   RegionId region_;
   std::vector<device::Extents> extents_;
   std::vector<LinkSet> peers_;              // by source: the links that it can copy to
-  std::unique_ptr<TransferEngine> engine_;  // for relayed probes; once it is needed
+  std::unique_ptr<TransferEngine> engine_;  // for relayed probes; made by the first
 };
 
 }  // namespace causeway::transfer

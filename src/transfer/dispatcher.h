@@ -42,9 +42,10 @@ enum class RelayPolicy {
 struct DispatchOptions {
   int depth = 2;  // outstanding chunks of a link and direction
   std::array<Bytes, kDirections> chunk_bytes = {mib(5), mib(5)};
-  Bytes chunk_bytes_min = mib(2);  // towards a task's end
-  // Of tasks that have one path; twice this of large ones: between two copies of a stream the link
-  // idles for some 10 µs. Longer ones would leave too little room for time slices of other traffic.
+  Bytes chunk_bytes_min = mib(2);  // near the end of a task
+  // For tasks that have one path only; large tasks get chunks of twice this size, because the link
+  // idles for some 10 µs between two copies of a stream. Longer chunks would leave too little room
+  // for the time slices of other traffic.
   Bytes chunk_bytes_direct = mib(32);
   std::int64_t chunk_segments = 4'096;  // descriptors
   Bytes multipath_bytes_min = mib(12);  // smaller tasks go direct
@@ -52,8 +53,8 @@ struct DispatchOptions {
   RelayPolicy relay = RelayPolicy::kLongestQueue;
   int priority_target = 0;                 // for kPriorityTarget
   std::vector<double> static_shares = {};  // by link, for kStatic
-  // Yielding to other traffic: a link slower than `yield_below` of what the map lets expect stands
-  // back for `yield_for`. 0: never.
+  // Yielding to other traffic: a link that is slower than `yield_below` times its rate in the map
+  // pauses for `yield_for`. 0: it never yields.
   Nanos yield_for = {};
   double yield_below = 0.7;
   bool tune_sets = true;
@@ -78,8 +79,8 @@ struct Chunk {
   Direction direction = Direction::kIn;
   device::CopyPriority priority = device::CopyPriority::kStep;
   ByteRange range;
-  // All bytes of its task before this chunk were pulled by the target's own link and none of them
-  // has failed: doing the link's chunks in order ends the task with this one.
+  // The target's own link has pulled all earlier bytes of the task, and none of them has failed.
+  // Once the link has done its chunks in order, this one ends the task.
   bool completes = false;
   bool relayed() const { return link != target; }
 };
@@ -95,45 +96,47 @@ struct LinkTraffic {
   Bytes relayed;
 };
 
-// Bytes that arrived, by what they were for (CopyPriority) and direction.
+// Bytes that arrived, by purpose (CopyPriority) and direction.
 using PurposeTraffic = std::array<std::array<Bytes, kDirections>, device::kCopyPriorities>;
 
 class Dispatcher {
  public:
   Dispatcher(DispatchOptions options, PathFacts facts);
 
-  // May be pulled from at once. Ids must be new. A task of 0 bytes ends at once.
+  // The task may be pulled from at once. Its id must be new. A task of 0 bytes ends at once.
   void add(TaskSpec task, Nanos now);
-  // The next chunk for a link with room; none: nothing that it should take now.
+  // The next chunk for a link that has room; none when the link should take nothing now.
   std::optional<Chunk> pull(int link, Direction direction, Nanos now);
 
   void finished(ChunkId chunk, Nanos now);
-  // Its bytes are to be moved again, directly. After options.direct_attempts direct failures the
-  // task ends as failed.
+  // The chunk's bytes are to be moved again, over the direct link. After options.direct_attempts
+  // direct failures the task ends as failed.
   void failed(ChunkId chunk, Nanos now);
-  // It took too long: as failed(), but the copy may still be under way, so its place stays taken
-  // and its task cannot end until settled().
+  // The chunk took too long. As failed(), but its copy may still be under way, so it keeps its
+  // place, and its task cannot end until settled() is called.
   void gave_up(ChunkId chunk, Nanos now);
   void settled(ChunkId chunk, Nanos now);
-  // Nothing more of the task is pulled; it ends, failed, with its last chunk under way.
+  // No more of the task is pulled. It ends as failed with the last of its chunks that are under
+  // way.
   void abandon(TaskId task);
-  // The task ends now, failed, whatever of it is under way (say finished, failed or settled still).
+  // The task ends as failed now, whatever is under way. finished(), failed() or settled() must
+  // still be called for its chunks.
   void drop(TaskId task);
 
-  // Whether a link reaches any target but its own.
+  // Whether a link reaches targets other than its own.
   bool could_relay(int link) const;
   // Whether a link's GPU may relay.
   void set_relay(int link, bool may);
-  // This pair has no direct path between its GPUs.
+  // The two GPUs have no direct path between them.
   void forbid_pair(int link, int target);
 
   std::vector<TaskEnd> take_ended();
-  // When to pull again although nothing ended (a link that yields).
+  // The time to pull again although nothing has ended, because a link yields.
   std::optional<Nanos> next_wake(Nanos now) const;
 
   bool idle() const { return tasks_.empty() && chunks_.empty(); }
   bool knows(TaskId task) const { return tasks_.contains(task); }
-  // Whether some of its bytes are not on their way yet.
+  // Whether some of the task's bytes are not on their way yet.
   bool waits(TaskId task) const { return tasks_.at(task).waiting(); }
   const SegmentTable& segments(TaskId task) const { return tasks_.at(task).spec.segments; }
   int outstanding(int link, Direction direction) const { return link_at(link, direction).chunks; }
@@ -143,7 +146,7 @@ class Dispatcher {
   const PurposeTraffic& by_purpose() const { return by_purpose_; }
   // The links that serve a target now.
   LinkSet links_for(int target, Direction direction) const;
-  // Sums agree and no limit is passed; a CHECK fails otherwise.
+  // Checks that sums agree and no limit is exceeded; a CHECK fails otherwise.
   void check_integrity() const;
 
  private:
@@ -157,7 +160,7 @@ class Dispatcher {
     std::deque<Retry> retries;
     int in_flight = 0;
     bool failed = false;
-    bool straight = true;      // so far, as Chunk::completes says
+    bool straight = true;      // until now as Chunk::completes describes
     std::vector<Bytes> quota;  // by link, for kStatic
     bool multipath = false;
     bool waiting() const { return !failed && (cursor < spec.segments.total() || !retries.empty()); }

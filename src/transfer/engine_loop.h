@@ -17,7 +17,7 @@
 namespace causeway::transfer {
 
 struct Submission {
-  TaskSpec task;  // its id is the loop's to give
+  TaskSpec task;  // the loop sets its id
   const device::Event* after = nullptr;
   TransferSignal signal;
   CompletionBoard::Ticket ticket;
@@ -31,18 +31,18 @@ class EngineLoop {
   Status set_up();
 
   void accept(Submission submission, Nanos now);
-  // Sets the target's own link to work, then the others, until the engine's thread is awake: what a
-  // submitter does at once.
+  // Sets the target's own link to work and then the others, until the engine's thread is awake. A
+  // submitter calls it.
   void begin(int target, Direction direction, const Clock& clock, const std::atomic<bool>& awake);
-  // The first chunk of that.
+  // Issues only the first chunk of that work.
   void begin_own(int target, Direction direction, Nanos now) { pull_one(target, direction, now); }
-  // Whether anything happened.
+  // Looks at everything once; returns whether anything happened.
   bool step(Nanos now);
-  // Tells the board what has ended; whether anything had.
+  // Tells the board what has ended; returns whether anything had.
   bool report();
   bool copying() const { return !flying_.empty(); }
   bool idle() const { return gated_.empty() && running_.empty() && flying_.empty(); }
-  // Ends everything: streams first, so that nothing is written after a completion.
+  // Ends everything. Streams go first, so that nothing is written after a completion.
   void shut_down();
 
   TransferStats stats() const;

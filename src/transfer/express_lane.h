@@ -24,19 +24,19 @@ class alignas(kCacheLine) ExpressLane {
   static Result<std::unique_ptr<ExpressLane>> create(device::Device& device, std::string name);
   ExpressLane(device::Device& device, std::string name);  // by create()
 
-  // A ticket of nothing where the device refuses: the engine's lanes may still do it, or say why.
-  // `signal` is raised by the stream before the ticket is done.
+  // An empty ticket when the device refuses the copy; the engine's lanes may still make it, or tell
+  // the reason. The stream raises `signal` before the ticket is done.
   ExpressTicket copy(std::span<const device::Copy> copies, device::CopyPriority priority,
                      TransferSignal signal = {});
 
-  // A copy failed; streams keep their first failure, so the next copy gets a new one.
+  // A copy failed. Streams keep their first failure, so the next copy gets a new stream.
   void note_failure() { failed_.store(true); }
   Bytes moved(device::CopyPriority priority) const {
     return Bytes(moved_[static_cast<std::size_t>(priority)].load());
   }
   // Whether every ticket has been given back.
   bool idle() const;
-  std::int64_t marks() const;  // that were made; as many as were needed at once, and a few
+  std::int64_t marks() const;  // made so far; a few more than were needed at once
 
  private:
   // With mutex_ held.
@@ -45,16 +45,16 @@ class alignas(kCacheLine) ExpressLane {
                TransferSignal signal, device::Event& mark);
   bool find_free();
 
-  // What a copy needs comes first, on few cache lines.
+  // The fields that a copy needs come first, so that they lie on few cache lines.
   std::atomic<bool> failed_{false};
   // Bytes, by priority; written with mutex_ held.
   std::array<std::atomic<std::int64_t>, device::kCopyPriorities> moved_{};
   mutable std::mutex mutex_;  // guards what follows
   std::unique_ptr<device::Stream> stream_;
-  // The first used_ are lent, or were; the rest are free.
+  // The first used_ marks are lent, or were when last looked at; the rest are free.
   std::vector<std::unique_ptr<ExpressMark>> marks_;
   std::size_t used_ = 0;
-  std::size_t hand_ = 0;  // where to look next for one that was lent
+  std::size_t hand_ = 0;  // where find_free() looks next
 
   device::Device& device_;
   const std::string name_;

@@ -30,8 +30,8 @@ class LinkBudget {
   // A profile that passed check().
   explicit LinkBudget(device::LinkProfile profile);
 
-  // What moving `bytes_per_second` from one end to another takes, over relays too: the paths' sum.
-  // kUnsupported when there is no such path.
+  // The resources that moving `bytes_per_second` from one end to the other takes, over relays too:
+  // the sum of the paths. kUnsupported when there is no such path.
   struct Hop {
     int source = device::kHostEnd;
     int target = device::kHostEnd;
@@ -39,13 +39,13 @@ class LinkBudget {
   Result<std::vector<ResourceShare>> shares(const std::vector<Hop>& hops,
                                             double bytes_per_second) const;
 
-  // All or nothing. kResourceExhausted names the resource that has too little left.
+  // Reserves all or nothing. kResourceExhausted names the resource that has too little left.
   Result<ReservationId> reserve(device::CopyPriority purpose,
                                 const std::vector<ResourceShare>& shares);
   void release(ReservationId reservation);
 
   // Keeps at least so much of a resource for a purpose. kInvalidArgument when the floors of all
-  // purposes exceed the capacity; reservations that exist stay.
+  // purposes exceed the capacity. Existing reservations stay.
   Status set_floor(int resource, device::CopyPriority purpose, double bytes_per_second);
 
   // What `purpose` could still reserve.

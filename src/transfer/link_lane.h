@@ -36,25 +36,25 @@ class LinkLane {
   LinkLane(device::Device& device, LinkLaneOptions options);  // by create()
 
   bool can_relay() const { return !options_.staging.empty(); }
-  // Whether launch() may be called: not while a failed stream's work runs out.
+  // Whether launch() may be called: not before the work of a failed stream has ended.
   bool ready() const { return !broken_; }
   int busy() const;
 
-  // Issues the copies of a chunk; there must be a free slot. On an error nothing of it is under
-  // way; what is refused half-way ends in poll(), when its memory is no longer used. `signal` is
-  // its transfer's: the stream raises it where the chunk completes that.
+  // Issues the copies of a chunk; there must be a free slot. After an error nothing of the chunk is
+  // under way; a chunk whose second copy is refused ends in poll(), when its memory is no longer
+  // used. `signal` is the transfer's: the stream raises it where this chunk completes the transfer.
   Status launch(const Chunk& chunk, const SegmentTable& segments, TransferSignal signal, Nanos now);
 
   struct Ended {
     ChunkId chunk;
     Status status;
   };
-  // Chunks that are done, or whose stream failed.
+  // The chunks that are done, or whose stream failed.
   std::vector<Ended> poll();
-  // Chunks launched before `when` that have not ended.
+  // The chunks that were launched before `when` and have not ended.
   std::vector<ChunkId> older_than(Nanos when) const;
-  // Makes new streams when old ones have failed and nothing of them is under way. May wait for what
-  // the device has begun. The error stays until it succeeds.
+  // Makes new streams when old ones have failed and none of their work is under way. May wait for
+  // copies that the device has begun. The error stays until this succeeds.
   Status repair();
 
  private:
@@ -63,7 +63,7 @@ class LinkLane {
     std::unique_ptr<device::Event> crossed;
     std::unique_ptr<device::Event> done;
     std::optional<ChunkId> chunk;
-    // Its second half was refused; the first still reads the source until `crossed`.
+    // The second copy was refused; the first one still reads the source until `crossed`.
     std::optional<Error> refused;
     Nanos launched = {};
   };

@@ -44,12 +44,12 @@ struct LinkMap {
   std::vector<PeerRate> peers;  // ordered pairs that can copy directly
 };
 
-// Whether a map makes sense; kCorrupt names what does not.
+// Checks that a map makes sense; kCorrupt names what does not.
 Status check(const LinkMap& map);
 
-// The best known set for a large transfer, and what it gives. Relayed measurements count before
-// own ones; within 1 % of the best the largest set wins, which keeps more of what it shares with
-// other traffic, and one with the target's own link.
+// The best known set for a large transfer, and its rate. Relayed measurements have precedence over
+// own ones. Among sets within 1 % of the best rate the largest one wins, since it loses less to
+// other traffic on what it shares, and then one with the target's own link.
 struct BestSet {
   LinkSet links;
   double rate = 0;
@@ -59,8 +59,8 @@ BestSet best_set(const LinkMap& map, int target, Direction direction);
 PathFacts facts_of(const LinkMap& map);
 
 // The map as resources: each link each way, its duplex sum, peer ports, and for each direction what
-// all links share, on which links that are not among the best cost more than one byte a byte
-// (fitted to the measured sets). For budgets and for simulating the machine.
+// all links share. On the shared resource a byte of a link outside the best set costs more than one
+// byte (fitted to the measured sets). For budgets and for simulating the machine.
 device::LinkProfile profile_of(const LinkMap& map);
 
 // Identifies the kind of machine and its wiring: GPUs with their bus ids, processors, driver. No
@@ -70,18 +70,18 @@ std::string machine_identity(const topology::Machine& machine);
 inline constexpr int kLinkMapVersion = 1;
 
 std::string write_link_map(const LinkMap& map);
-// From anywhere: size, nesting, counts and numbers are bounded. kCorrupt names the field;
-// kUnsupported a newer version.
+// Accepts text from any source: size, nesting, counts and numbers are bounded. kCorrupt names the
+// field; kUnsupported says that the version is newer.
 Result<LinkMap> read_link_map(std::string_view text);
 
-// The cache: one file a machine in `folder`. kNotFound when there is none; kCorrupt when it is of
-// another machine or broken (measure again).
+// The cache has one file for each machine in `folder`. kNotFound when there is none; kCorrupt when
+// it is another machine's or broken, and is to be measured again.
 std::string link_map_path(const std::string& folder, const std::string& machine);
 Result<LinkMap> load_link_map(const std::string& folder, const std::string& machine);
-// Replaces the file in one step; makes the folder.
+// Replaces the file atomically; makes the folder.
 Status save_link_map(const std::string& folder, const LinkMap& map);
 
-// Measures. May be slow and noisy; called by one thread.
+// Measures rates. May be slow and noisy; called by one thread.
 class LinkProber {
  public:
   virtual ~LinkProber() = default;
@@ -89,7 +89,7 @@ class LinkProber {
   virtual bool can_copy(int source, int target) const = 0;  // between two GPUs
   // Bytes per second of `links` at once: to (from) their own GPUs, or for `target`.
   virtual Result<double> rate(Direction direction, LinkSet links, std::optional<int> target) = 0;
-  // Of one link both ways at once, the sum.
+  // The sum of both directions at once, of one link.
   virtual Result<double> duplex_rate(int link) = 0;
   virtual Result<double> peer_rate(int source, int target) = 0;
 };
@@ -100,9 +100,9 @@ struct LinkMapOptions {
   double worth = 1.02;   // what one more link must bring
 };
 
-// For each direction: every link alone, sets grown from each of them and one shrunk from all, one
-// link at a time while it pays, at most some 150 of eight links; then the best few for each target,
-// relayed.
+// For each direction: every link alone, sets grown from each of them and one shrunk from all, by
+// one link at a time while that pays, at most some 150 for eight links. Then the best few sets for
+// each target, relayed.
 Result<LinkMap> measure_link_map(const std::string& machine, LinkProber& prober,
                                  const LinkMapOptions& options = {});
 

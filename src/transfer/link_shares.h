@@ -6,8 +6,8 @@
 //   claims that have begun ──▶ by purpose, the most urgent first ──▶ every link of a claim gets as
 //   much as any other's, until a resource that it crosses is used up or it has the most it can use
 //
-// It says what to expect and holds nothing back: a claim that was granted nothing copies all the
-// same.
+// The book says what to expect, and does not slow anything down: a claim that was granted nothing
+// may still copy.
 //
 // Thread-safe; its lock is a leaf. Claims must go before it.
 #pragma once
@@ -23,8 +23,8 @@
 
 namespace causeway::transfer {
 
-// One way of a client's bytes, over one link: what a byte takes of each resource, and how many a
-// second it can use.
+// One direction of a client's bytes over one link: what a byte takes of each resource, and how many
+// bytes a second it can use.
 struct LinkRoute {
   std::vector<ResourceShare> per_byte;
   double rate_max = 0;
@@ -40,9 +40,9 @@ class LinkShares {
   LinkShares(const LinkShares&) = delete;
   LinkShares& operator=(const LinkShares&) = delete;
 
-  // Between host memory and a GPU over the links of several GPUs, numbered as in the profile: a
-  // route a link. `rate_max`: of all together; 0: what each gives alone. kUnsupported when a link
-  // has no path to the target, or from it.
+  // Between host memory and a GPU over the links of several GPUs, numbered as in the profile, with
+  // one route for each link. `rate_max` bounds all of them together; 0: what each gives alone.
+  // kUnsupported when a link has no path to or from the target.
   struct RoutesWanted {
     int target = 0;  // the GPU, whichever way the bytes go
     LinkSet links;
@@ -59,7 +59,8 @@ class LinkShares {
 
   double reserved(int resource) const;
   std::vector<device::LinkResource> resources() const;
-  // The budget's, and that reservations are what claims were granted; a CHECK fails otherwise.
+  // Checks the budget, and that its reservations are what claims were granted; a CHECK fails
+  // otherwise.
   void check_integrity() const;
 
  private:
@@ -86,11 +87,11 @@ class LinkClaim {
   LinkClaim(const LinkClaim&) = delete;
   LinkClaim& operator=(const LinkClaim&) = delete;
 
-  // Copies are under way; no more are. No effect the second time.
+  // begin(): copies are under way; end(): they are not. Neither has an effect the second time.
   void begin() { shares_.set_begun(*this, true); }
   void end() { shares_.set_begun(*this, false); }
-  // Bytes per second that are granted now, or would be if it began now; 0: nothing is left. Takes
-  // no lock.
+  // The bytes per second that are granted now, or would be if the claim began now; 0: nothing is
+  // left. Takes no lock.
   double rate() const { return rate_.load(std::memory_order_relaxed); }
 
  private:
@@ -99,9 +100,9 @@ class LinkClaim {
   const device::CopyPriority purpose_;
   const std::vector<LinkRoute> routes_;
   std::atomic<double> rate_{0};
-  // Of LinkShares, under its lock.
+  // Set by LinkShares, under its lock.
   bool begun_ = false;
-  // By the last division that it took part in.
+  // The rate in the last division that the claim took part in.
   double granted_ = 0;
   std::vector<ResourceShare> taken_;
   ReservationId reservation_;

@@ -21,25 +21,25 @@ namespace causeway::transfer {
 // One link, one direction.
 class LinkTimeSlices {
  public:
-  // A chunk had the link for `took`. `alone`: bytes per second that the link gives at most. 0:
-  // unknown, or what it gives now says nothing; then no time is left.
+  // A chunk had the link for `took`. `alone` is the most that the link gives, in bytes per second;
+  // 0: unknown, or the present rate says nothing about it, and then no time is left to others.
   void ended(Bytes bytes, Nanos took, double alone);
-  // Whether to put another chunk on the link, which has `outstanding` of them; with none begins a
-  // time slice.
+  // Whether to put another chunk on the link, which has `outstanding` chunks. With none outstanding
+  // a time slice begins.
   bool may_pull(int outstanding);
 
  private:
   static constexpr std::size_t kRecent = 4;
 
-  // Bytes per second that the last chunks got. What comes late to them all is no other's time
-  // slice: the link is slower now, for other transfers of its set, say.
+  // Bytes per second that the last chunks got. When all of them are late, no other time slice is
+  // the cause: the link is slower now, for example through other transfers of its set.
   std::array<double, kRecent> recent_ = {};
   std::size_t next_ = 0;
   Nanos theirs_;  // the others' last time slice; 0: there is no other
   Nanos ours_;    // of our time slice so far
   Nanos chunk_;   // what the last chunk would have taken alone
   double ours_of_theirs_ = 1;
-  bool first_ = false;  // nothing of our time slice has ended yet
+  bool first_ = false;  // no chunk of our time slice has ended yet
 };
 
 }  // namespace causeway::transfer

@@ -1,6 +1,5 @@
-// The dispatcher on modelled links in virtual time: what tests, simulation and planning use instead
-// of a machine. The model knows nothing of priorities or depths: those are the dispatcher's to
-// keep.
+// The dispatcher on modelled links in virtual time. Tests, simulation and planning use it instead
+// of a machine. The model has no priorities or depths, which are the dispatcher's task.
 //
 // One link works through its chunks in order, one crossing at a time each way, as a copy engine
 // does; a relayed chunk takes the GPUs' peer link as well.
@@ -27,8 +26,9 @@ struct BackgroundTraffic {
   Nanos end = seconds(3600);
 };
 
-// What a set of links gives in the long run, bytes per second, if each carries one copy after the
-// other at once with `background`: to (or from) its own GPU, or through it to (from) `target`.
+// The long-run rate of a set of links in bytes per second, when each carries one copy after the
+// other at the same time as `background`: to (or from) its own GPU, or through it to (or from)
+// `target`.
 struct SteadyLoad {
   Direction direction = Direction::kIn;
   LinkSet links;

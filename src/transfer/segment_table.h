@@ -24,7 +24,8 @@ class SegmentTable {
   Bytes total() const { return starts_.empty() ? Bytes(0) : starts_.back(); }
   std::int64_t size() const { return std::ssize(segments_); }
 
-  // The end of the chunk that begins at `begin` < total(): at most `bytes` and `segments` long.
+  // The end of the chunk that begins at `begin` < total(); the chunk has at most `bytes` bytes and
+  // `segments` segments.
   Bytes cut(Bytes begin, Bytes bytes, std::int64_t segments) const;
   // The parts of segments within a range, each with its place in the range.
   struct Part {

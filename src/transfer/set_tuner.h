@@ -2,10 +2,10 @@
 // sets, judged by bytes moved per window. It starts from the map's best set and does nothing while
 // that gives what the map promises. Else it tries all links, then one more, then one less, and
 // keeps what pays; away from the map's set it tries that again even when it has what was promised.
-// What trials may cost is bounded: a trial is paid for from a credit that grows with the bytes
-// moved. Beyond the paper, which uses all links always.
+// The cost of trials is bounded: each is paid for from a credit that grows with the bytes moved.
+// This goes beyond the paper, which always uses all links.
 //
-// Pure: told what happened and when. Not thread-safe.
+// Pure: it is told what happened and when. Not thread-safe.
 #pragma once
 
 #include <deque>
@@ -18,14 +18,15 @@
 namespace causeway::transfer {
 
 struct SetTunerOptions {
-  double content = 0.85;  // of the promised rate: look no further
+  double content = 0.85;  // of the promised rate; above it nothing is tried
   double gain = 1.015;    // what a change must bring
   int window_chunks = 4;  // of each link, judged together
-  // What the links give is the best of so many windows: one that the machine disturbed says
-  // nothing, and it may lie across two. A trial that pays must pay in two windows.
+  // The rate of the links is the best of so many windows, because a window in which the machine was
+  // disturbed says nothing, and a disturbance may lie across two. A trial that pays must pay in two
+  // windows.
   int windows = 3;
   int pauses = 3;  // that end a trial
-  // Of the bytes moved, what trials may lose: 3 %, saved up to credit_max.
+  // The part of the moved bytes that trials may lose: 3 %, saved up to credit_max.
   double regret = 0.03;
   Bytes credit_max = mib(256);
   Nanos rest = millis(20);  // after a round without success; doubles up to rest_max
@@ -45,8 +46,9 @@ class SetTuner {
   LinkSet current() const { return trial_ ? trial_->links : base_; }
   // A chunk arrived over `link` while more was waiting.
   void moved(int link, Bytes bytes, Nanos now);
-  // Nothing is waiting any more: what was counted says nothing. A trial goes on with what comes
-  // next, but not for long: transfers may be too short for a verdict, and all of them would pay.
+  // Nothing waits any more, so what was counted says nothing. A trial continues with the next
+  // transfer, but not for long: transfers may be too short for a verdict, and all of them would
+  // bear its cost.
   void pause();
 
  private:
@@ -73,14 +75,14 @@ class SetTuner {
   double base_rate_ = 0;
   std::deque<double> base_rates_;  // of its last windows
   std::optional<Trial> trial_;
-  std::set<LinkSet> tried_;  // that did not pay since the last that did
+  std::set<LinkSet> tried_;  // tried without gain since the last gain
   double credit_ = 0;        // bytes
   Nanos rest_;
   Nanos rests_until_;
   bool content_ = false;  // at the last verdict on the base
-  // The open window. Links end chunks in step with each other, so counting all of them together
-  // would depend on where in the step a window begins: each link's rate is from its own first end
-  // to its last.
+  // The open window. Links end chunks in step with each other, so a count over all links would
+  // depend on where in the step the window begins. Each link's rate is therefore measured from its
+  // own first end to its last.
   struct Seen {
     Nanos first;
     Nanos last;

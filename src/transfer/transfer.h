@@ -56,8 +56,9 @@ struct Segment {
   Bytes bytes;                   // ≥ 0
 };
 
-// Hears of a transfer's end on the engine's thread, as soon as its bytes are at their target (or it
-// failed). Must be quick and not call the engine. For callers that cannot wait for a Completion.
+// Is told of a transfer's end on the engine's thread, as soon as its bytes are at their target or
+// it has failed. Must be quick and must not call the engine. For callers that cannot wait for a
+// Completion.
 class TransferListener {
  public:
   virtual ~TransferListener() = default;
@@ -79,13 +80,15 @@ struct TransferRequest {
   device::DeviceId target;        // the device end, whichever way the bytes go
   std::vector<Segment> segments;  // must not overlap where they are written
   device::CopyPriority priority = device::CopyPriority::kStep;
-  // Nothing is read or written before this is done; its error fails the transfer. Must stay, and
-  // not be recorded again, until the completion is done. nullptr: at once.
+  // Nothing is read or written before this event is done; its error fails the transfer. It must
+  // stay, and not be recorded again, until the completion is done. nullptr: the transfer starts at
+  // once.
   const device::Event* after = nullptr;
-  // Links that may be used, whatever the size; none: those that the engine thinks best. At least
-  // the target's own is used when none of them can be.
+  // The links that may be used, whatever the size; none: those that the engine thinks best. When
+  // none of them can be used, the target's own link is.
   LinkSet only = {};
-  // Must stay until it has been called, once; not called when submit() fails. nullptr: none.
+  // Must stay until it has been called, which happens once; it is not called when submit() fails.
+  // nullptr: none.
   TransferListener* listener = nullptr;
   // Raised when all bytes are at their target, before any listener hears of the end: by the copy
   // stream itself where the whole transfer went over the target's own link in order, else by the

@@ -1,5 +1,5 @@
-// What is logged while one of these lives, from "debug" on; it is logged nowhere else. One at a
-// time.
+// Captures what is logged during its life, from level "debug" on, instead of letting it out. Only
+// one may live at a time.
 #pragma once
 
 #include <spdlog/sinks/ostream_sink.h>

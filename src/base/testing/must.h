@@ -1,5 +1,5 @@
-// For test programs and benchmarks that cannot go on after an error: it is printed, and the program
-// ends with status 1.
+// For test programs and benchmarks that cannot continue after an error: the error is printed, and
+// the program ends with status 1.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// Which bug (canary.h) this run of a canary has: of the environment's CAUSEWAY_CANARY; 0: none.
+// The number of the planted bug (canary.h) that this run of a canary has, from the environment's
+// CAUSEWAY_CANARY. 0: none.
 #pragma once
 
 #include <cstdlib>

@@ -15,8 +15,9 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// `all` where code runs as fast as it can. A fifth of it under sanitizers, where the same takes
-// several times as long: they look at each access, and the release build at each history.
+// `all` in builds without sanitizers, a fifth of it with them, because they make the same work take
+// several times as long. Sanitizers check each access; the many histories are the release build's
+// to test.
 template <typename Count>
 constexpr Count rounds(Count all) {
   return kSanitized ? std::max<Count>(1, all / 5) : all;

@@ -12,8 +12,8 @@
 
 namespace causeway {
 
-// A new empty directory of a name that nobody else has, another run of the same test neither;
-// removed with all it holds at the end.
+// A new empty directory whose name is unique, also among other runs of the same test. It is removed
+// at the end with all that it holds.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

@@ -1,6 +1,6 @@
 // The CUDA driver as a table of entry points (docs/decisions/0014-seams.md). device/cuda calls CUDA
-// only through a CudaApi, so that the preload library can hand in the original functions and never
-// meets itself, tests can hand in their own, and a build without CUDA headers can use a GPU.
+// only through a CudaApi, so that the preload library can pass the original functions and never
+// calls its own hooks, tests can pass theirs, and a build without CUDA headers can use a GPU.
 //
 // Entries bear the names of the driver's symbols, versions included, which fixes their binary
 // interface: cuMemcpyBatchAsync_v2 is the function of 8 arguments that CUDA 13.0 introduced.
@@ -102,19 +102,19 @@ struct CudaFacts {
   int devices = 0;
 };
 
-// Initialises the driver and asks it. kUnavailable when it finds no device; kUnsupported when it is
-// too old; kDevice, with the driver's own words, when it fails.
+// Initialises the driver and asks it for the facts. kUnavailable when it finds no device;
+// kUnsupported when it is too old; kDevice, with the driver's own words, when it fails.
 Result<CudaFacts> ask_cuda(const CudaApi& api);
 
 // "13.0"
 std::string cuda_version_text(int version);
 
-// What a failed call means: kResourceExhausted (out of memory), kUnavailable (no device),
-// kUnsupported, else kDevice; with the driver's own words.
+// The Error for a failed call: kResourceExhausted (out of memory), kUnavailable (no device),
+// kUnsupported, otherwise kDevice; with the driver's own words.
 Error cuda_error(const CudaApi& api, int result, const char* call);
 
-// Whether a result says that the device's context is dead and stays so: no later call in this
-// process can succeed.
+// Whether a result means that the device's context is dead: no later call in this process can
+// succeed.
 bool cuda_context_lost(int result);
 
 }  // namespace causeway::device

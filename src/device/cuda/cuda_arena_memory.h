@@ -4,8 +4,8 @@
 //
 //   cuMemCreate ──▶ mapped behind an extent ◀──▶ spare ──▶ cuMemRelease
 //
-// An allocation whose extent is unmapped becomes a spare, and the next extents take spares first:
-// memory that goes from one model to the next is mapped anew, which is all that it costs.
+// An allocation whose extent is unmapped becomes a spare, and the next extents take spares first.
+// Memory that moves from one model to the next is therefore only mapped again.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct CudaArenaSpec {
   Bytes bytes;             // a multiple of `extent`
   Bytes extent;            // a multiple of 2 MiB
   std::vector<int> peers;  // the GPUs, by ordinal, that may access it beside its own
-  Bytes spares_max = {};   // what is unmapped beyond it goes back to the driver at once
+  Bytes spares_max = {};   // unmapped memory beyond it goes back to the driver
 };
 
 // The context must outlive the memory. kResourceExhausted when the addresses cannot be reserved.

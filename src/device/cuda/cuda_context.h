@@ -17,8 +17,8 @@ namespace causeway::device {
 
 class CudaContext {
  public:
-  // With so many SMs in whole units, at least one; 0, or all that the GPU has: the primary context.
-  // kResourceExhausted when other slices hold the SMs.
+  // With so many SMs, in whole units, at least one; with 0 or all of the GPU's SMs the primary
+  // context. kResourceExhausted when other slices hold the SMs.
   static Result<std::unique_ptr<CudaContext>> create(CudaPhysical& physical, int sms,
                                                      const Clock& clock);
   CudaContext(CudaPhysical& physical, const Clock& clock) : physical_(physical), clock_(clock) {}
@@ -37,7 +37,7 @@ class CudaContext {
   Status call(const char* name, Call&& call) {
     return call_in(CudaScope(api(), handle_), name, std::forward<Call>(call));
   }
-  // The same in a scope of this context that is open already.
+  // The same, in a scope of this context that is already open.
   template <typename Call>
   Status call_in(const CudaScope& scope, const char* name, Call&& call) {
     if (!scope.ok()) return physical_.check(scope.result(), "cuCtxPushCurrent");
@@ -55,7 +55,7 @@ class CudaContext {
   Status probe();
   // Zeroes device memory and waits for it.
   Status zero(CudaDevicePointer target, Bytes bytes);
-  // When an event of this context that is done was reached, by the clock.
+  // When an event of this context, which is done, was reached, by the clock.
   Result<Nanos> time_of(CUevent_st* event);
 
  private:
@@ -78,7 +78,7 @@ class CudaContext {
   CUevent_st* zeroed_ = nullptr;
 
   std::mutex anchoring_;  // guards what follows
-  // The event and the instant that times are counted from, and the event to try the next with.
+  // The event and the instant that times are counted from, and the event for the next attempt.
   CUevent_st* anchor_ = nullptr;
   CUevent_st* anchor_next_ = nullptr;
   Nanos anchored_at_;

@@ -5,7 +5,7 @@
 //                  └──────────complete()─────────▲       never got there: its stream failed
 //
 // A record of a stream that has failed carries the error, but is done only when the work before it
-// is. Thread-safe: one lock for all, held during calls of the driver that do not block.
+// is. Thread-safe: one lock for all events, held during calls of the driver that do not block.
 #pragma once
 
 #include <atomic>
@@ -36,18 +36,18 @@ class CudaEventBoard {
     std::int64_t event;
     State* state;
   };
-  // `timed`: completed_at() is known.
+  // `timed`: completed_at() will be known.
   Created create(bool timed = true);
   void destroy(std::int64_t event);
 
-  // A new record, queued. kInvalidArgument when the last one is not done.
+  // Begins a new record, which is queued. kInvalidArgument when the last one is not done.
   Result<CudaRecord> begin(std::int64_t event);
-  // Records in a stream of `context`. On failure the record is complete, with the error.
+  // Issues the record to a stream of `context`. On failure the record is complete, with the error.
   Status issue(const CudaRecord& record, CudaContext& context, CUstream_st* stream,
                const std::optional<Error>& failure);
   void complete(const CudaRecord& record, const Error& failure);
-  // begin() and issue() in one, in an open scope of the context. What the driver refuses becomes
-  // the stream's failure.
+  // begin() and issue() in one, in an open scope of the context. An error of the driver becomes the
+  // stream's failure.
   Status record(const CudaEvent& event, CudaContext& context, const CudaScope& scope,
                 CUstream_st* stream, StreamFailure& failure);
 
@@ -59,16 +59,16 @@ class CudaEventBoard {
   // Blocks; kDeadlineExceeded, or the error of the work before the record.
   Status wait(const CudaRecord& record, Nanos timeout);
 
-  // Makes what follows in `stream` wait for the record; its error if the work before it has failed.
-  // false, and nothing done, while the record is only queued.
+  // Makes later work of `stream` wait for the record; returns its error if the work before it has
+  // failed. false, without effect, while the record is only queued.
   Result<bool> wait_in(const CudaRecord& record, CudaContext& context, CUstream_st* stream);
-  // Between these a queued record's state outlives its event.
+  // Between these two calls a queued record's state outlives its event.
   void add_waiter(const CudaRecord& record);
   void drop_waiter(const CudaRecord& record);
-  // Blocks until the record is no longer only queued, or `stop` (then wake()).
+  // Blocks until the record is issued, or until `stop` (then call wake()).
   void wait_issued(const CudaRecord& record, const std::atomic<bool>& stop);
 
-  // Before a context goes: lets go of its events, also where they belong to another device.
+  // Called before a context is destroyed: drops the events in it, even those of another device.
   void forget(CudaContext& context);
 
   void wake();
@@ -78,9 +78,9 @@ class CudaEventBoard {
  private:
   enum class Phase { kNever, kQueued, kIssued, kDone };
 
-  // All with mutex_ held. nullptr: the record is over, and with it what was known of it.
+  // These need mutex_. nullptr: the record is over, and no longer known.
   State* find(const CudaRecord& record);
-  // Whether it is issued and, asked up to so many times, not over.
+  // Whether the record is issued and, after at most so many polls, not over.
   bool under_way(State& state, int looks = 1);
   Result<bool> poll(State& state);
   Status begin(State& state);
@@ -95,7 +95,7 @@ class CudaEventBoard {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  int sleepers_ = 0;  // on changed_
+  int sleepers_ = 0;  // threads that wait on changed_
   std::unordered_map<std::int64_t, State> events_;
   std::int64_t next_event_ = 0;
 };
@@ -126,7 +126,7 @@ class CudaEvent final : public Event {
   Result<Nanos> completed_at() const override { return board_.completed_at(board_.latest(id())); }
   CudaEventBoard& board() const { return board_; }
   std::int64_t id() const { return made_.event; }
-  CudaEventBoard::State& state() const { return *made_.state; }  // the board's to look into
+  CudaEventBoard::State& state() const { return *made_.state; }  // for the board only
 
  private:
   CudaEventBoard& board_;

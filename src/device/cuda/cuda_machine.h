@@ -6,13 +6,13 @@
 //                                     ├─ Arena     reserved addresses, 32 MiB extents mapped in
 //                                     └─ streams   CUDA streams; a thread each once run() is used
 //
-// Copies, events and waits go straight into the CUDA stream on the caller's thread. Work of run()
-// must happen between them, and its failure must stop what follows, so from a run() until its queue
-// is empty again a stream's work passes through a thread of its own.
+// Copies, events and waits go directly into the CUDA stream on the caller's thread. Work of run()
+// must happen between them, and its failure must stop what follows. From a run() until its queue is
+// empty again, a stream's work therefore passes through a thread of its own.
 //
-// A CUDA stream waits for other CUDA streams, never for the host, except through a semaphore: a
-// caller that makes a stream wait for a value sees to it that the value comes. Every wait of the
-// host polls and has an end.
+// A CUDA stream waits for other CUDA streams, and for the host only by a semaphore: a caller that
+// makes a stream wait for a value must ensure that the value comes. Every wait of the host polls
+// and has an end.
 //
 // Thread-safe. Devices must be destroyed before their machine. Graphs are captured in
 // thread-local or relaxed mode: polling from other threads would break a global capture.
@@ -30,10 +30,10 @@ namespace causeway::device {
 
 struct CudaMachineOptions {
   Bytes extent_bytes = kExtentBytes;  // a multiple of 2 MiB
-  // How much memory that was given back each arena keeps for its next extents (Arena::trim() lets
-  // go of it). It counts as used.
+  // How much freed memory each arena keeps for its next extents (Arena::trim() gives it back). It
+  // counts as used.
   Bytes spares_max = Bytes(std::numeric_limits<std::int64_t>::max());
-  // What a destroyed stream's work may still take; then the GPU counts as lost.
+  // How long a destroyed stream's work may still take; after that the GPU counts as lost.
   Nanos drain_max = seconds(30);
 };
 
@@ -46,7 +46,7 @@ struct CudaGpu {
   Bytes memory;
 };
 
-// A GPU's SMs as slices that are no whole GPU get them; some SMs may be in no unit.
+// The units in which a GPU gives SMs to slices that are a part of it; some SMs may be in no unit.
 struct CudaSmUnits {
   int sms = 0;  // of a unit
   int count = 0;
@@ -64,7 +64,7 @@ class CudaMachine {
 
   int gpus() const;
   Result<CudaGpu> describe(int ordinal) const;
-  // Errors: as open().
+  // Errors are those of open().
   Result<CudaSmUnits> sm_units(int ordinal);
   // Whether one GPU's copies reach another's memory.
   bool reaches(int source, int target) const;

@@ -1,6 +1,7 @@
-// What only CUDA can destroy (graphs, library handles), tied to its slice: destroyed with the
-// slice's context current, on whatever thread and whatever GPU that thread used before; and left
-// alone once the GPU is lost, because destroying would fail, or wait for work that never ends.
+// Holds an object that only CUDA can destroy (a graph, a library handle), and ties it to its slice:
+// it is destroyed with the slice's context current, on any thread and whatever GPU that thread used
+// before. Once the GPU is lost it is kept, because destroying it would fail, or wait for work that
+// never ends.
 //
 //   CudaOwned<Graph> graph(slice, std::move(made));   // ~Graph() may call the CUDA runtime
 #pragma once
@@ -42,7 +43,7 @@ class CudaOwned {
   }
 
  private:
-  // A place whose content is destroyed by hand, or not at all.
+  // Storage whose content is destroyed explicitly, or not at all.
   union Place {
     Place() {}
     explicit Place(T&& value) : held(std::move(value)) {}

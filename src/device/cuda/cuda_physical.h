@@ -1,8 +1,9 @@
 // One GPU of a machine: its facts, its primary context, its SMs in units that slices can own, and
 // whether it is lost. Private to device/cuda.
 //
-// A GPU is lost when a kernel or the hardware killed its context: no later call can succeed in this
-// process. All slices of the GPU are lost with it, because green contexts live in the primary one.
+// A GPU is lost when a kernel or the hardware has destroyed its context: no later call can succeed
+// in this process. All slices of the GPU are lost with it, because green contexts live in the
+// primary one.
 //
 // Thread-safe.
 #pragma once
@@ -22,7 +23,7 @@ namespace causeway::device {
 
 class CudaPhysical {
  public:
-  // Asks the driver (initialised) about GPU `ordinal` of `count`.
+  // Asks the driver, which is initialised, about GPU `ordinal` of `count`.
   static Result<std::unique_ptr<CudaPhysical>> create(const CudaApi& api, int ordinal, int count);
   explicit CudaPhysical(const CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
   // Releases the primary context, unless work hangs in it.
@@ -42,7 +43,7 @@ class CudaPhysical {
   bool reaches(int other) const { return reaches_[static_cast<std::size_t>(other)]; }
   bool reaches_any_peer() const;
 
-  // The primary context, retained on first use and kept until this object goes.
+  // The primary context, retained on first use and kept until this object is destroyed.
   Result<CUctx_st*> primary();
 
   // A set of neighbouring units of SMs that no other slice has, given back by give_back().
@@ -52,25 +53,25 @@ class CudaPhysical {
     int sms = 0;
     std::vector<CudaResource> resources;
   };
-  // How the SMs are split, whichever slices have them. kUnsupported: they cannot be.
+  // How the SMs are split, whatever slices have them. kUnsupported: they cannot be split.
   Result<CudaSmUnits> sm_units();
   // As many whole units as fit into `sms`, at least one. kResourceExhausted when other slices have
   // them.
   Result<SmUnits> take_sms(int sms);
   void give_back(const SmUnits& units);
 
-  // The meaning of a call's result; remembers the loss of the GPU.
+  // Converts a call's result to a Status; remembers the loss of the GPU.
   Status check(int result, const char* call) {
     if (result == kCudaSuccess) [[likely]]
       return {};
     return failure_of(result, call);
   }
-  // Work did not end in time and cannot be stopped: the GPU counts as lost, and what such work may
-  // still use is left alone.
+  // Work did not end in time and cannot be stopped: the GPU counts as lost, and memory that such
+  // work may still use is kept.
   void declare_hung(const std::string& what);
   Status health() const {
     if (well_.load()) [[likely]]
-      return {};  // asked at every look at an event
+      return {};  // asked at every poll of an event
     return loss();
   }
   bool hung() const;
@@ -102,8 +103,8 @@ class CudaPhysical {
   std::atomic<bool> well_{true};  // whether lost_ is empty; written with mutex_ held
 };
 
-// Makes a context current on this thread while it lives, and then the one that was before. Does
-// little where it is current already, which is cheaper than pushing it again.
+// Makes a context current on this thread during its life, and afterwards the former one. Where the
+// context is current already it does little, which is cheaper than pushing it again.
 class CudaScope {
  public:
   CudaScope(const CudaApi& api, CUctx_st* context) : api_(api) {

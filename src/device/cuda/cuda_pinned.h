@@ -9,8 +9,8 @@
 
 namespace causeway::device {
 
-// Move-only. Nothing enqueued may use it when it goes, except on a GPU that is lost: then it stays
-// registered, so that work which never ends cannot write to memory that has another use by then.
+// Move-only. No enqueued work may use it when it is destroyed, except on a lost GPU: there it stays
+// registered, so that work that never ends cannot write to memory that has another use by then.
 class CudaPinned {
  public:
   // Zeroed. `slice` is one of a CudaMachine, and outlives it. kResourceExhausted, with the numbers.

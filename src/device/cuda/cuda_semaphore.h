@@ -26,11 +26,11 @@ class CudaSemaphorePool {
 
   struct Slot {
     std::uint32_t* word = nullptr;  // as the host sees it
-    CudaDevicePointer seen = 0;     // as all GPUs do
+    CudaDevicePointer seen = 0;     // as all GPUs see it
   };
-  // A slot at 0; a new page is made through `slice`. kResourceExhausted.
+  // A slot at 0; if a new page is needed, `slice` registers it. kResourceExhausted.
   Result<Slot> take(Device& slice);
-  // No work that mentions it may be left.
+  // No work that uses it may be left.
   void give_back(const Slot& slot);
 
  private:
@@ -44,7 +44,7 @@ class CudaSemaphorePool {
 
 class CudaSemaphore final : public Semaphore {
  public:
-  // `sleepers` is where waits of the host pause.
+  // Waiting host threads pause on `sleepers`.
   CudaSemaphore(CudaSemaphorePool& pool, CudaSemaphorePool::Slot slot, CudaContext& context,
                 CudaEventBoard& sleepers)
       : pool_(pool), slot_(slot), context_(context), sleepers_(sleepers) {}

@@ -37,7 +37,7 @@ class CudaSlice final : public Device {
   const Capabilities capabilities_;
   std::optional<CudaStreamWaits::Hold> closing_;  // while a green context is destroyed
   const std::unique_ptr<CudaContext> context_;
-  Arena arena_;  // after the context: goes first
+  Arena arena_;  // destroyed before the context
 };
 
 }  // namespace causeway::device

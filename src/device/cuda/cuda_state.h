@@ -1,4 +1,4 @@
-// What the parts of a CudaMachine share. Private to device/cuda.
+// The shared state of a CudaMachine's parts. Private to device/cuda.
 #pragma once
 
 #include <map>
@@ -38,9 +38,9 @@ class CudaMachine::State {
   std::vector<std::unique_ptr<CudaPhysical>> gpus;
   CudaStreamWaits waits;
   CudaLoadingRespects loading{waits};
-  CudaHostRegions regions;  // after the GPUs: goes first
+  CudaHostRegions regions;  // destroyed before the GPUs
   CudaEventBoard events;
-  CudaSemaphorePool semaphores{waits};  // after the regions: goes first
+  CudaSemaphorePool semaphores{waits};  // destroyed before the regions
 
   mutable std::mutex mutex;  // guards what follows
   std::map<DeviceId, Opened> devices;

@@ -43,7 +43,7 @@ class CudaStream final : public Stream {
   Status wait(const Semaphore& semaphore, std::uint32_t value) override;
   Status synchronize(Nanos timeout) override;
 
-  // Work of kernels, in order with the rest (cuda_device.h).
+  // Kernel launches, in order with the other work (cuda_device.h).
   Status enqueue(Launch launch);
   CUstream_st* native() const { return stream_; }
 
@@ -79,9 +79,9 @@ class CudaStream final : public Stream {
   struct Resolved {
     CudaDevicePointer address = 0;
     int gpu = -1;  // -1: the host
-    Bytes bytes;   // as far as one registered piece of the host's memory goes
+    Bytes bytes;   // as far as one registered piece of host memory reaches
   };
-  // A copy whose ends this GPU reaches, or its first part, up to where one of them ends a piece.
+  // A copy whose ends this GPU reaches, or its first part, up to the end of a registered piece.
   struct OneCopy {
     CudaDevicePointer target = 0;
     CudaDevicePointer source = 0;
@@ -91,7 +91,7 @@ class CudaStream final : public Stream {
   Status resolve_one(const Copy& copy, OneCopy& resolved);
   bool at_hand(const Copy& copy, OneCopy& resolved) const;
   bool at_hand(const MemoryAddress& address, Bytes bytes, CudaDevicePointer& resolved) const;
-  Status look_up(const Copy& copy, OneCopy& resolved);  // what is not at hand
+  Status look_up(const Copy& copy, OneCopy& resolved);  // when at_hand() fails
   Result<Resolved> resolve(const MemoryAddress& address, Bytes bytes);
   Result<CopyWork> resolve_all(std::span<const Copy> copies);
   Status copy_all(std::span<const Copy> copies);
@@ -112,7 +112,7 @@ class CudaStream final : public Stream {
 
   void loop();
   void cancel_rest();
-  // The work itself; by the thread, or by the caller with mutex_ held.
+  // Does the work, on the thread, or on the caller's with mutex_ held.
   Status perform(Work& work, const std::optional<Error>& failed);
   Status issue_copies(CopyWork& work);
   Status issue_batch(CopyWork& work);
@@ -125,7 +125,7 @@ class CudaStream final : public Stream {
   CudaMachine::State& machine_;
   CudaContext& context_;
   const CudaApi& api_;
-  // The slice's; here, because a small copy takes no longer than some cache misses.
+  // Copied from the slice, because a small copy takes only as long as some cache misses.
   const DeviceId id_;
   const int gpu_;
   Arena& arena_;
@@ -134,8 +134,8 @@ class CudaStream final : public Stream {
   std::atomic<bool> stop_{false};
 
   std::mutex mutex_;              // guards what follows; taken before the event board's
-  CudaHostRegions::View region_;  // that was copied from or to last
-  bool busy_ = false;             // the thread is at what it took from the queue
+  CudaHostRegions::View region_;  // the region that was copied from or to last
+  bool busy_ = false;             // the thread works on an entry of the queue
   std::deque<Work> queue_;
   std::condition_variable changed_;
   StreamFailure failure_;

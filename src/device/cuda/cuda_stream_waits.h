@@ -1,12 +1,13 @@
-// Keeps two things apart that would wait for each other for ever: streams that wait for a
-// semaphore, and calls of the driver that wait for all that a GPU has to do (registering and
-// unregistering host memory). Such a call holds the driver; where what raises the semaphore has yet
-// to be handed to the driver, neither would end.
+// Separates two things that would wait for each other for ever: streams that wait for a semaphore,
+// and calls of the driver that wait for all work of a GPU (registering and unregistering host
+// memory). Such a call blocks the driver; if the work that raises the semaphore has yet to be given
+// to the driver, neither would end.
 //
 //   stream ── note(): this word is to reach that value ──▶ waits
 //   whole-GPU call ── Hold: no new waits, and those that are noted are over ──▶ the call
 //
-// What raises a semaphore never waits for a stream to go on, so a hold gets its turn. Thread-safe.
+// The work that raises a semaphore never waits for a stream to continue, so every hold is granted
+// in the end. Thread-safe.
 // Private to device/cuda.
 #pragma once
 
@@ -21,14 +22,15 @@ namespace causeway::device {
 
 class CudaStreamWaits {
  public:
-  // To be called before a stream is told to wait until the word has reached the value. Blocks while
-  // another thread has a hold, or asks for one.
+  // Call it before a stream is told to wait until the word has reached the value. Blocks while
+  // another thread has or awaits a hold.
   void note(const std::uint32_t* word, std::uint32_t value);
-  // Nothing waits for the word any more.
+  // No stream waits for the word any more.
   void forget(const std::uint32_t* word);
 
-  // Had from its construction on, which returns when no stream waits any more. That a semaphore is
-  // not raised for 30 s is logged, and ends the wait. Several may be had at once.
+  // The constructor returns once no stream waits any more, and the hold lasts until destruction.
+  // When a semaphore is not raised for 30 s, that is logged, and the constructor returns. Several
+  // threads may have holds at once.
   class Hold {
    public:
     explicit Hold(CudaStreamWaits& waits);
@@ -49,8 +51,8 @@ class CudaStreamWaits {
 
   std::mutex mutex_;  // guards what follows; a leaf
   std::condition_variable changed_;
-  std::vector<Wait> waits_;  // some of them over
-  int holds_ = 0;            // had or asked for
+  std::vector<Wait> waits_;  // some of them have ended
+  int holds_ = 0;            // granted or awaited
 };
 
 }  // namespace causeway::device

@@ -1,5 +1,5 @@
-// Measures the links of a machine through its devices: host to device, back, both ways at once, and
-// between devices. Works on any backend; made for GPUs, where it takes about a second each.
+// Measures the links of a machine through its devices: host to device, back, both at once, and
+// between devices. Works on any backend; made for GPUs, where each takes about a second.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace causeway::device {
 
-// Bytes per second: the median of the runs, and the slowest and fastest.
+// The median of the runs, and the slowest and the fastest, in bytes per second.
 struct LinkRate {
   double median = 0;
   double low = 0;
@@ -44,8 +44,8 @@ struct LinkRateOptions {
   int runs = 7;            // timed, after one that warms up
 };
 
-// Needs two buffers of `bytes` on every device, and one a device and one more in host memory. The
-// bytes that arrive are compared with those sent: kCorrupt if they differ.
+// Needs two buffers of `bytes` on every device, and in host memory one for each device and one
+// more. Received bytes are compared with those sent: kCorrupt if they differ.
 Result<MachineLinkRates> measure_links(std::span<Device* const> devices, HostMemory& memory,
                                        const LinkRateOptions& options = {});
 

@@ -1,7 +1,7 @@
 // The events of a CPU machine. Streams refer to events by number, so that an event may be destroyed
 // while work that mentions it is still queued.
 //
-// Thread-safe: one lock for all; an event is a coarse thing.
+// Thread-safe: one lock for all events, because each stands for much work.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ struct EventRecord {
 class EventBoard {
  public:
   std::int64_t create();
-  // Threads that wait for the event's record go on when that is done.
+  // Wakes threads that wait for the event's record when that is done.
   void destroy(std::int64_t event);
 
   // A new record, not yet done. kInvalidArgument when the last one is not done.

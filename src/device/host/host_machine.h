@@ -1,5 +1,5 @@
-// The CPU backend: a machine whose devices are threads and memory of this process. The default
-// without a GPU, and what tests of everything above run on.
+// The CPU backend: a machine whose devices are threads and memory of this process. It is the
+// default without a GPU, and the tests of all rooms above run on it.
 //
 //   HostMachine ─┬─ HostMemory (the caller's)      host regions
 //                ├─ LinkPacer                      bandwidth, latency, sharing (optional)
@@ -41,7 +41,7 @@ class HostMachine {
   int devices() const;
   int processors() const;      // threads, which all devices share
   Bytes extent_bytes() const;  // of the devices' arenas
-  // Whether one physical device's copies reach another's memory.
+  // Whether copies of one physical device reach another's memory.
   bool reaches(int source, int target) const;
   const std::optional<LinkProfile>& links() const;
 

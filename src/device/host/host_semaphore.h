@@ -1,7 +1,7 @@
 // The semaphores of a CPU machine. Private to device/host.
 //
-// Thread-safe. All semaphores of a machine share one lock and one place to sleep: a raise is a
-// coarse thing.
+// Thread-safe. All semaphores of a machine share one lock and one condition variable, because
+// raises are rare.
 #pragma once
 
 #include <atomic>

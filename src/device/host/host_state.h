@@ -1,4 +1,4 @@
-// What the parts of a HostMachine share. Private to device/host.
+// The shared state of a HostMachine's parts. Private to device/host.
 #pragma once
 
 #include <map>

@@ -39,7 +39,7 @@ class HostStream final : public Stream {
   static constexpr std::int64_t kCopiesMax = 4096;
   static constexpr std::size_t kQueueMax = 65'536;
 
-  // kResourceExhausted when there is no thread to be had.
+  // kResourceExhausted when no thread is available.
   static Result<std::unique_ptr<Stream>> create(HostMachine::State& machine, std::string name);
   HostStream(HostMachine::State& machine, std::string name);
   ~HostStream() override;

@@ -22,7 +22,7 @@
 
 namespace causeway::device {
 
-// Resolved memory.
+// A piece with resolved addresses.
 struct CopyPiece {
   std::byte* target = nullptr;
   const std::byte* source = nullptr;
@@ -41,19 +41,19 @@ class LinkPacer {
   // With a profile it must have passed check(). The clock must outlive the pacer.
   LinkPacer(const Clock& clock, std::optional<LinkProfile> profile);
 
-  // Whether bytes can go this way. Without a profile they always can.
+  // Whether bytes can go from one end to the other. Without a profile they always can.
   bool connected(CopyEnds ends) const;
 
   // Copies all pieces as one transfer; blocks until the last byte has arrived. kCancelled when
   // `stop` became true (then call wake()); pieces may have been copied in part.
   Status move(CopyEnds ends, std::span<const CopyPiece> pieces, CopyPriority priority,
               const std::atomic<bool>& stop);
-  // Makes waiting movers look at their `stop`.
+  // Makes waiting threads look at their `stop`.
   void wake();
 
-  // Bytes really copied between two ends.
+  // The bytes that were really copied between two ends.
   Bytes moved(CopyEnds ends, CopyPriority priority) const;
-  // Bytes that the model has let cross a resource of the profile.
+  // The bytes that the model has let cross a resource of the profile.
   Bytes accounted(int resource) const;
 
  private:

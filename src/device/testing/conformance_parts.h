@@ -1,4 +1,4 @@
-// What the conformance tests of devices share among their files.
+// Shared by the files of the devices' conformance tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace causeway::device::testing {
 
-// Makes the linker take the file whose tests nothing else names.
+// Makes the linker take the file, whose tests are referred to by nothing else.
 void link_semaphore_conformance();
 
 inline constexpr Nanos kPatience = seconds(60);
@@ -29,7 +29,7 @@ inline void fill(std::span<std::byte> bytes, Random& random) {
   for (; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(random.bits());
 }
 
-// A door that work of run() waits at.
+// A gate at which work of run() waits.
 class Door {
  public:
   void open() {

@@ -1,4 +1,4 @@
-// What every backend of device.h must do, as tests over backends:
+// The required behaviour of every backend of device.h, as tests over backends:
 //
 //   INSTANTIATE_TEST_SUITE_P(Host, DeviceConformance, testing::Values(conformance("host", make)),
 //                            conformance_name);
@@ -31,7 +31,7 @@ inline constexpr Bytes kConformanceExtent = mib(2);
 
 struct ConformanceBackend {
   std::string name;
-  // May answer with an error: then the tests are skipped with its message.
+  // May return an error: then the tests are skipped with its message.
   Result<std::unique_ptr<ConformanceMachine>> (*make)(const Clock& clock, HostMemory& memory);
 };
 

@@ -1,11 +1,12 @@
-// A CUDA driver for tests on machines without one: behind the same table of entry points, GPUs made
-// of ordinary memory that do work at once, with the driver's own rules checked (a current context,
-// registered host memory, access to peers) and its faults planted. Host memory that was registered
-// in a green context is forgotten with it: the driver does not promise that it stays.
+// A CUDA driver for tests on machines without one. Behind the same table of entry points it has
+// GPUs made of ordinary memory that do work at once, checks the driver's own rules (a current
+// context, registered host memory, access to peers), and has its faults planted. It forgets host
+// memory that was registered in a green context together with the context, because the driver does
+// not promise that it stays.
 //
-// Not a model of speed or asynchrony: events only take a while to be noticed, and what stands
-// behind a wait for a word of memory is done by the first call that finds the value there. One at a
-// time in a process, since the driver's functions carry no state; thread-safe.
+// It does not model speed or asynchrony: events only take a while to be noticed, and work behind a
+// wait for a word of memory is done by the first call that finds the value there. Only one exists
+// in a process at a time, because the driver's functions carry no state; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -43,18 +44,18 @@ class FakeCuda {
 
   CudaApi api() const;
 
-  // The n-th call from now (1: the next) returns `result` instead of working; destroying works all
-  // the same, as in the driver.
+  // The n-th call from now (1: the next) returns `result` instead of working; destruction still
+  // works, as in the driver.
   void fail_call(std::int64_t n, int result);
-  // As `fail_call`, of the next call of one entry point.
+  // As `fail_call`, for the next call of one entry point.
   void fail_next(const std::string& name, int result);
-  // Every call from now on returns `result`: what a faulting kernel leaves behind.
+  // Every call from now on returns `result`, as after a faulting kernel.
   void lose(int result);
   // While held, no event and no stream becomes ready.
   void hold(bool held);
   std::int64_t calls() const;
   std::int64_t calls_of(const std::string& name) const;
-  // What was made and not destroyed, in words; "" when nothing was.
+  // Names everything that was made and not destroyed; "" when nothing is left.
   std::string leaks() const;
 
  private:
@@ -68,7 +69,7 @@ class FakeCuda {
     int polls = 0;
     int priority = 0;
     std::int64_t at = -1;  // of the last event recorded
-    // A wait that has not ended and what stands behind it; each says whether it is done.
+    // A wait that has not ended and the work behind it; each returns whether it is done.
     std::deque<std::function<bool()>> blocked;
   };
   struct Event {
@@ -91,15 +92,15 @@ class FakeCuda {
     std::set<int> access;
   };
 
-  // What every entry point begins with: counts, and says whether to fail.
+  // Every entry point begins with this: it counts, and returns whether to fail.
   int enter(const char* name);
-  // The memory of an allocation that is mapped already shows at another address, too.
+  // Shows the memory of an allocation that is mapped already at another address, too.
   bool map_again(CudaDevicePointer address, Allocation& allocation, CudaMemoryHandle handle);
-  // Whether the thread's current context is that of a stream (or exists, without one).
+  // Whether the thread's current context is that of a stream (or, without a stream, exists).
   bool current_is(const Context* context);
   bool ready(int& polls, std::int64_t at);
   bool may_map(CudaDevicePointer address, std::size_t bytes) const;
-  // Does the work now, or when what stands before it in the stream is done.
+  // Does the work now, or when the work before it in the stream is done.
   void enqueue(CUstream_st* stream, std::function<bool()> work);
   void advance();
   int stream_word(CUstream_st* stream, CudaDevicePointer address) const;
@@ -126,11 +127,11 @@ class FakeCuda {
   std::map<CudaMemoryHandle, Allocation> allocations_;
   std::map<CudaDevicePointer, Mapping> mappings_;
   std::map<CudaDevicePointer, std::size_t> registered_;
-  std::map<CudaDevicePointer, const Context*> registered_in_;  // of some that are no longer, too
+  std::map<CudaDevicePointer, const Context*> registered_in_;  // some of these no longer exist
   std::map<std::thread::id, std::vector<Context*>> current_;
   std::vector<std::size_t> used_;  // bytes, by GPU
   CudaMemoryHandle next_handle_ = 1;
-  // Recorded events are numbered; what was recorded before one that is ready is ready, anywhere.
+  // Recorded events are numbered; everything recorded before a ready event is ready, anywhere.
   std::int64_t next_at_ = 0;
   std::int64_t noticed_ = -1;
   std::int64_t next_record_ = 1;

@@ -1,5 +1,5 @@
-// Gives any executor that takes one step at a time a second one in flight: it is kept here until
-// the first has ended, and its pending tokens are known.
+// Gives an executor that takes one step at a time a second step in flight, which is kept here until
+// the first has ended and its pending tokens are known.
 #pragma once
 
 #include <cstdint>

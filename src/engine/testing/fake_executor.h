@@ -1,5 +1,5 @@
-// A StepExecutor for tests of engines and what stands above them: steps take no time unless they
-// are held, and every sampled token is `token_base` plus the position that it takes.
+// A StepExecutor for tests of engines and of the rooms above: steps take no time unless they are
+// held, and every sampled token is `token_base` plus its position.
 #pragma once
 
 #include <condition_variable>
@@ -31,7 +31,7 @@ class FakeExecutor final : public StepExecutor {
   // The next step submitted fails with this, or is refused.
   void fail_next(std::string error);
   void refuse_next();
-  // Steps fail with this from now on, and so says health().
+  // Steps fail with this error from now on, and health() returns it.
   void lose(std::string error);
   std::int64_t steps() const;
   // The last batch taken.

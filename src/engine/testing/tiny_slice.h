@@ -1,4 +1,4 @@
-// What tests of executors share: a small model of random weights in the caller's memory, random
+// Shared by tests of executors: a small model of random weights in the caller's memory, random
 // requests for it, and an engine's loop over an executor until they have ended.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace causeway::engine {
 
 inline constexpr ModelId kTinyModel(1);
 
-// 3 layers of width 256 and a vocabulary of 1,000. Where length changes what is computed it does so
-// behind 40 tokens.
+// 3 layers of width 256 and a vocabulary of 1,000. In families whose computation depends on length
+// it changes after 40 tokens.
 inline model::ModelConfig tiny_config(model::Family family) {
   model::ModelConfig config = model::random_model_config(family);
   config.layers = 3;
@@ -55,7 +55,7 @@ struct RandomRequests {
   bool stops = true;    // some with stop tokens, that a random model comes upon
   bool penalised = true;
   bool edited = false;  // some with biases, allowed tokens and least lengths
-  bool narrow = false;  // few candidates a draw: rounding seldom moves one across a boundary
+  bool narrow = false;  // few candidates, so rounding seldom changes a draw
   std::int32_t top_logprobs = -1;  // of all; -1: of some
   bool scored = false;             // some with log-probabilities of their prompts
   bool embedded = false;           // some embedded instead of answered

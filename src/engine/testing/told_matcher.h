@@ -1,5 +1,5 @@
-// For tests of sequences whose output must match a grammar: matchers that do as they are told, and
-// an executor whose steps end when the test says so.
+// For tests of sequences whose output must match a grammar: matchers that the test controls, and an
+// executor whose steps end when the test calls for it.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace causeway::engine {
 
-// What all matchers of a constraint are told, and what they were.
+// What all matchers of a constraint are to answer, and what they were told.
 struct Told {
   request::MaskState state = request::MaskState::kReady;
   std::vector<TokenId> begun, tokens;
@@ -52,7 +52,7 @@ class ToldConstraint final : public request::Constraint {
   const request::ConstraintText text_;
 };
 
-// Steps end when the test says so; token 100 + n is the n-th of a step's.
+// Steps end when the test calls for it; token 100 + n is the n-th of a step.
 class SlowExecutor final : public StepExecutor {
  public:
   explicit SlowExecutor(bool late_masks = false)

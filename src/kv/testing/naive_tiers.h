@@ -1,6 +1,6 @@
 // A naive model of a KvCache's two tiers, for the random histories of kv_rotation_model_test.cc:
-// which frames and twins there are, what is indexed, who holds what, and in which order things are
-// evicted. Blocks are known by whole token prefixes instead of hashes, and everything is searched.
+// the frames and twins, what is indexed, what each sequence holds, and the order of eviction.
+// Blocks are identified by whole token prefixes instead of hashes, and all look-ups are searches.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 
 namespace causeway::kv {
 
-// A block's identity: its model and every token up to its end; without prefix caching its sequence
-// as well. Of a tail: up to the last token that is there.
+// A block's identity: its model and every token up to its end, and without prefix caching its
+// sequence as well. A tail's identity reaches up to its last token.
 struct Prefix {
   ModelId model;
   std::int64_t owner = 0;
@@ -52,7 +52,7 @@ struct NaiveCopy {
   FrameId frame;
   std::int64_t twin = 0;
   std::optional<Prefix> block;  // of a full block
-  Prefix content;               // that it has to find
+  Prefix content;               // what it must find
   StepId after = {};
   bool taken = false, given_up = false;
   std::set<std::int64_t> waiters = {};  // openings
@@ -80,11 +80,11 @@ struct NaiveCandidate {
   std::int64_t ordinal = 0;
 };
 
-// What has to be told the model: which tables sequences have, which copies there are (copies_),
-// which steps are in flight. Its functions follow one change each, as the cache has to.
+// The facts that the model must be told: the sequences' tables, the copies (copies_), the steps in
+// flight. Each of its functions follows one change, as the cache must.
 class NaiveTiers {
  public:
-  // How often the histories came by what they are for.
+  // How often the histories reached the cases that they are meant to test.
   std::map<std::string, std::int64_t> reached;
 
  protected:
@@ -98,7 +98,7 @@ class NaiveTiers {
     const std::int64_t block = block_of(sequence);
     return (std::ssize(sequence.tokens) + block - 1) / block;
   }
-  // The block with this index, as far as it is there.
+  // The block with this index, up to its last token.
   Prefix block_at(const NaiveSequence& sequence, std::int64_t index) const {
     const auto end =
         std::min<std::int64_t>((index + 1) * block_of(sequence), std::ssize(sequence.tokens));
@@ -277,7 +277,7 @@ class NaiveTiers {
   void unindex(FrameId frame) {
     std::erase_if(index_, [&](const auto& entry) { return entry.second == frame; });
   }
-  // Nothing refers to it: once nothing uses it either, cached or free.
+  // Nothing refers to the frame: once nothing uses it either, it is cached or free.
   void let_go(FrameId frame) {
     const StepId until = asked_until_[frame];
     if (until > done_) {
@@ -335,7 +335,7 @@ class NaiveTiers {
 
   // ---- copies that are not taken
 
-  // The pending copy into this twin, if nobody else waits for it.
+  // Drops the pending copy into this twin, if no other sequence waits for it.
   void drop_pending(std::int64_t opening, std::int64_t twin) {
     for (auto copy = copies_.begin(); copy != copies_.end(); ++copy) {
       if (copy->second.twin != twin || copy->second.taken ||
@@ -388,8 +388,8 @@ class NaiveTiers {
   std::vector<std::int64_t> twins_cached_, twins_backing_;
   std::map<std::int64_t, NaiveCopy> copies_;
 
-  std::map<FrameId, std::optional<Prefix>> held_;    // what frames hold
-  std::map<TwinId, std::optional<Prefix>> on_host_;  // what twins hold
+  std::map<FrameId, std::optional<Prefix>> held_;    // the contents of frames
+  std::map<TwinId, std::optional<Prefix>> on_host_;  // the contents of twins
 
   std::multimap<StepId, NaiveFill> fills_;
   std::map<StepId, std::vector<NaiveRow>> in_flight_;

@@ -1,5 +1,5 @@
 // The state that the whole process shares: the driver's functions, the settings, the one session.
-// The only place of the library that has any; everything else is handed what it needs.
+// No other part of the library has shared state; all get what they need as arguments.
 //
 // Never destroyed: other threads may copy until the very end of the process.
 #pragma once
@@ -26,20 +26,21 @@ class Process {
   // The driver's functions; nullptr before the program has loaded its library.
   const Native* native();
 
-  // As Session::copy; what the program's call is to return, nullopt: the native call follows. The
-  // first large copy that may be ours has the session opened.
+  // As Session::copy. Returns the result of the program's call, or nullopt when the native call is
+  // to follow. The first large copy that may be taken over starts the opening of the session.
   std::optional<int> copy(std::span<const CopyCall> copies, CUstream_st* stream, bool synchronous);
-  // Whether the settings allow that streams are held up.
+  // Whether the settings allow holding streams.
   bool holds() const { return settings_.async == Async::kHold; }
   // The open session, or nullptr.
   Session* session() const { return session_.load(std::memory_order_acquire); }
 
-  // When the library is loaded, and in a process that was forked.
+  // Called when the library is loaded, and in the child after a fork.
   void set_up();
   void after_fork();
-  // Before the process ends.
+  // Called before the process ends.
   void close();
-  // Before contexts go whose streams and memory the session uses: from now on copies are native.
+  // Called before contexts end whose streams and memory the session uses: all later copies are
+  // native.
   void retire();
 
  private:

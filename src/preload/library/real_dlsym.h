@@ -1,4 +1,4 @@
-// glibc's dlsym, which the library's own stands in front of.
+// glibc's dlsym, which the library's own dlsym hides.
 #pragma once
 
 namespace causeway::preload {

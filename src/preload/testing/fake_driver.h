@@ -2,9 +2,9 @@
 // threads, and the driver's entry points under their own names. Built twice: as libcuda.so.1 for
 // unmodified programs, and into unit tests, which look functions up with fake_symbol().
 //
-// As the real one may, it holds a lock during calls, and keeps it while cuMemFree waits for all
-// streams and a copy of pageable memory, or within the host, for its own. Programs choose its
-// faults by fake_fault(), found by dlsym.
+// As the real driver may, it holds a lock during calls. It keeps the lock while cuMemFree waits for
+// all streams, and while a copy of pageable memory or within the host waits for its own stream.
+// Programs choose its faults by fake_fault(), found by dlsym.
 #pragma once
 
 namespace causeway::preload {
@@ -24,8 +24,8 @@ enum class FakeFault : int {
 }  // namespace causeway::preload
 
 extern "C" {
-// From now on; FakeFault. GPUs are counted as the driver does.
+// Sets a FakeFault from now on. GPUs have the driver's ordinals.
 void fake_fault(int fault, int gpu);
-// Before cuInit(); 4 otherwise.
+// Called before cuInit(); there are 4 otherwise.
 void fake_gpus(int count);
 }

@@ -1,5 +1,5 @@
-// What the library's own GPU programs begin with: errors of CUDA end them, and the library lies
-// beside them.
+// The common beginning of the library's own GPU programs: errors of CUDA end them, and the library
+// lies beside them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ namespace causeway::preload::testing {
 
 inline constexpr int kSkipped = 77;
 
-// The path of this program; "" when the system does not say.
+// The path of this program; "" when the system does not tell.
 inline std::string own_path() {
   char self[4096] = {};
   return readlink("/proc/self/exe", self, sizeof(self) - 1) < 0 ? "" : self;
@@ -41,8 +41,9 @@ inline std::string library_for(const std::string& program) {
   return "";
 }
 
-// How the dynamic linker is told of a library in any folder. It cuts LD_PRELOAD at spaces, and
-// LD_LIBRARY_PATH at colons and semicolons alone: the one names the library, the other its folder.
+// How to tell the dynamic linker of a library in any folder. The linker cuts LD_PRELOAD at spaces,
+// but LD_LIBRARY_PATH only at colons and semicolons: the one names the library, the other its
+// folder.
 struct Preloading {
   std::string ld_preload;
   std::string ld_library_path;

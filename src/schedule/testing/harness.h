@@ -1,4 +1,4 @@
-// A scheduler with a real KvCache and the least of an engine: what tests and benchmarks drive.
+// A scheduler with a real KvCache and the smallest possible engine, for tests and benchmarks.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@ class Harness {
            std::int32_t priority = 0, int family = 0, bool scores = false);
   // Decides, executes and completes a step at `now`; removes what has ended.
   const Decision& step(Nanos now);
-  // The three parts of it, for measuring the first alone.
+  // Its three parts, for measuring the first alone.
   void decide(Nanos now) { scheduler_.schedule(now, kv_, decision_); }
   void execute();
   void complete(Nanos now, Nanos took = Nanos(0));

@@ -1,6 +1,6 @@
-// A scheduler that rotates, with a real KvCache, simple twins and the least of an engine that keeps
-// one or two steps in flight: what tests and benchmarks of rotation drive. It executes decisions in
-// their order, and CHECKs whatever the scheduler promised.
+// A scheduler that rotates, with a real KvCache, simple twins and the smallest engine that keeps
+// one or two steps in flight, for tests and benchmarks of rotation. It executes decisions in their
+// order, and CHECKs everything that the scheduler promises.
 #pragma once
 
 #include <deque>
@@ -39,17 +39,17 @@ class RotaryHarness {
   void add_model(ModelId model, std::int64_t tokens_per_block, double alpha = kAlphaDefault);
   void add(const RotarySequence& sequence);
   void remove(std::int64_t id);
-  // The copies of a sequence that is out, or arriving, failed.
+  // The copies of a sequence that is outside, or arriving, have failed.
   void lose(std::int64_t id);
 
-  // Decides and carries out a step. False: nothing runs.
+  // Decides and executes a step. False: nothing runs.
   bool start(Nanos now);
   // The same in two parts, to measure the first alone.
   void decide(Nanos now) { scheduler_.schedule(now, kv_, decision_, {}, inputs()); }
   bool execute();
-  // The oldest step ends; who has all tokens leaves.
+  // The oldest step ends; sequences that have all their tokens leave.
   void finish(Nanos now);
-  // Starts steps until as many are in flight as may be, then finishes one. False: no request is
+  // Starts steps until as many are in flight as allowed, then finishes one. False: no request is
   // left, or (a failure of a test) nothing can run.
   bool round(Nanos now);
   RotationInputs inputs() const {
@@ -63,7 +63,7 @@ class RotaryHarness {
   // For PreemptionKind::kAuto, beside `rates`.
   void set_prefill_rate(ModelId model, double rate) { twins_.set_prefill_rate(model, rate); }
   std::size_t in_flight() const { return in_flight_.size(); }
-  // Of the step that finish() will end.
+  // The step that finish() will end.
   const Decision& oldest() const { return in_flight_.front().decision; }
   bool has(std::int64_t id) const { return sequences_.contains(RequestId(id)); }
   std::int64_t left() const { return std::ssize(sequences_); }
@@ -96,7 +96,7 @@ class RotaryHarness {
     StepId id;
     Decision decision;
   };
-  // The last step in flight that computes it; none: an invalid id.
+  // The last step in flight that computes the sequence; an invalid id: none.
   StepId last_user(RequestId sequence) const;
 
   kv::KvCache kv_;

@@ -1,6 +1,6 @@
-// Host twins as simple as a test's: what RotationView asks, answered by counting over a real
-// KvCache that knows only HBM. A sequence that is out is closed there, and opened again when it
-// comes back; its blocks that are still cached need no copy, as with the real twins.
+// Simple host twins for tests: they answer RotationView by counting over a real KvCache that knows
+// only HBM. A sequence that is outside is closed there, and opened again when it returns; its
+// blocks that are still cached need no copy, as with the real twins.
 #pragma once
 
 #include <span>
@@ -18,10 +18,10 @@ class TwinBooks final : public RotationView {
       : kv_(kv), twins_(twins), eager_(eager) {}
 
   void opened(RequestId sequence, ModelId model);
-  // What rotate_out() of the KV room does; its copies end with `copied`, its frames are used until
+  // As rotate_out() of the KV room; its copies end with `copied`, its frames are used until
   // `last_user`. `tokens` are those computed, and perhaps more.
   void rotate_out(RequestId sequence, Tokens computed, StepId copied, StepId last_user);
-  // Returns the copies in.
+  // Returns the number of copies in.
   std::int64_t rotate_in(RequestId sequence, std::span<const TokenId> tokens, StepId step);
   void released(RequestId sequence);
   void step_done(StepId step);
@@ -31,7 +31,7 @@ class TwinBooks final : public RotationView {
   std::int64_t twins_available() const override { return twins_ - held_; }
   RotateOutCost out_cost(RequestId sequence) const override;
   RotateInCost in_cost(RequestId sequence) const override;
-  // Nothing is in host memory but what sequences hold.
+  // Host memory holds only what sequences hold.
   PrefixCost prefix_cost(ModelId model, std::span<const TokenId> tokens) const override;
   double prefill_rate(ModelId model) const override;
   void set_prefill_rate(ModelId model, double rate) { prefill_rates_[model] = rate; }

@@ -10,14 +10,14 @@
 
 namespace causeway::transfer::testing {
 
-// What is to go wrong; shared by a device's streams. Thread-safe. Must outlive them.
+// The faults to inject, shared by a device's streams. Thread-safe. Must outlive them.
 class FaultPlan {
  public:
   enum class Kind { kNone, kFail, kRefuse, kHang, kHangThenFail };
 
   // The next `count` batches of copies, after `skip` good ones.
   void next(Kind kind, int count, int skip = 0);
-  // Lets what hangs go on, and nothing hang any more; until reopen().
+  // Lets hanging copies continue, and none hang any more, until reopen().
   void release();
   void release_after(Nanos delay);
   void reopen();

@@ -12,7 +12,7 @@ namespace causeway::transfer::testing {
 // so that all eight together move less D2H than 4–7 alone.
 device::LinkProfile eight_h200();
 
-// A model's rates, without noise.
+// The rates of a model, without noise.
 class ModelProber final : public LinkProber {
  public:
   ModelProber(device::LinkProfile profile, int links)
