@@ -14,7 +14,7 @@ namespace causeway::server::testing {
 namespace {
 
 constexpr int kLookMs = 20;
-constexpr std::chrono::seconds kCollectPatience{20};
+constexpr std::chrono::seconds kPatience{20};
 
 // The bytes behind the head, once all that Content-Length says are there.
 bool complete(const std::string& request, std::string& body) {
@@ -67,7 +67,7 @@ void Collector::answer_status(const std::string& status, const std::string& body
 
 bool Collector::wait_for(std::size_t count) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, kCollectPatience, [&] { return bodies_.size() >= count; });
+  return changed_.wait_for(lock, kPatience, [&] { return bodies_.size() >= count; });
 }
 
 std::vector<std::string> Collector::bodies() {

@@ -8,7 +8,7 @@
 namespace causeway::server::testing {
 namespace {
 
-constexpr std::chrono::seconds kFleetPatience{60};
+constexpr std::chrono::seconds kPatience{60};
 constexpr std::chrono::milliseconds kStepTime{1};
 
 }  // namespace
@@ -53,12 +53,12 @@ std::int64_t ScriptedFleet::running() const {
 
 bool ScriptedFleet::wait_for_cancelled(std::int64_t count) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, kFleetPatience, [&] { return cancelled_ >= count; });
+  return changed_.wait_for(lock, kPatience, [&] { return cancelled_ >= count; });
 }
 
 bool ScriptedFleet::wait_for_submitted(std::int64_t count) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, kFleetPatience, [&] { return submitted_ >= count; });
+  return changed_.wait_for(lock, kPatience, [&] { return submitted_ >= count; });
 }
 
 request::Request ScriptedFleet::last() const {

@@ -10,7 +10,7 @@ namespace {
 using kv::KvCopy;
 using Direction = KvCopy::Direction;
 
-constexpr Nanos kRotationPatience = seconds(20);
+constexpr Nanos kPatience = seconds(20);
 
 }  // namespace
 
@@ -59,7 +59,7 @@ std::optional<request::StepResult> RotatingExecutor::wait(Nanos timeout) {
     return result;
   }
   // That they ended well may be told later.
-  const Nanos end = clock_.now() + kRotationPatience;
+  const Nanos end = clock_.now() + kPatience;
   while (!under_way_.empty() && clock_.now() < end) poll();
   if (failed_of_step_ > 0 || !under_way_.empty()) seen_.told_first = false;
   return result;

@@ -9,7 +9,7 @@
 namespace causeway::slice::testing {
 namespace {
 
-constexpr Nanos kStressPatience = seconds(60);
+constexpr Nanos kPatience = seconds(60);
 constexpr Nanos kProgress = seconds(10);
 
 }  // namespace
@@ -72,7 +72,7 @@ void Crowd::add(ModelId id, bool pinned) {
 
 void Crowd::remove(ModelId id, bool home_too) {
   Slice& slice = parts_.slice;
-  must(slice.engine().remove_model(id, kStressPatience), "removing a model");
+  must(slice.engine().remove_model(id, kPatience), "removing a model");
   slice.detach(id);
   if (!home_too) return;
   must(parts_.home.pool.unload(
@@ -112,7 +112,7 @@ RequestId Crowd::ask(const Question& question, std::int64_t output, const reques
 
 Answer Crowd::answer(const Question& question, std::int64_t output, AnswersSink& sink) {
   const RequestId asked = ask(question, output);
-  const auto ended = sink.take(kStressPatience);
+  const auto ended = sink.take(kPatience);
   must(ended && ended->request == asked ? Status() : Status(unavailable("no answer")), "a request");
   return ended->answer;
 }
@@ -249,7 +249,7 @@ class Stress {
 
   void check_patience() {
     for (const auto& [id, asked] : waited_) {
-      if (clock_.now() - asked.asked < kStressPatience) continue;
+      if (clock_.now() - asked.asked < kPatience) continue;
       must(unavailable("request " + std::to_string(id.value) + " of model " +
                        std::to_string(asked.question.model.value) + " does not end; " +
                        describe(outcome())),
