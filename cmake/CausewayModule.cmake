@@ -74,6 +74,8 @@ function(causeway_module name)
     add_library(${target}_testing STATIC ${helpers})
     target_link_libraries(${target}_testing PUBLIC ${target} GTest::gtest)
     causeway_for_tests(${target}_testing)
+    # A test program takes the helpers that it names, not their neighbours' test suites.
+    causeway_apart(${target}_testing)
     add_library(causeway::${name}_testing ALIAS ${target}_testing)
     list(APPEND arg_LINK_TEST ${target}_testing)
   endif()

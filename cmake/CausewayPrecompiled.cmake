@@ -12,9 +12,10 @@
 #                                 long that optimizing them pays.
 # causeway_for_program(TARGET…)   likewise, with precompiled headers in every build: for what only the
 #                                 program has.
-# causeway_for_tests(TARGET…)     with precompiled headers in every build, those of tests, and never
-#                                 joined. What is measured is in the libraries; the tests' own code is
-#                                 compiled with -O1.
+# causeway_for_tests(TARGET…)     likewise, with those of tests, and fewer are joined: who works on a
+#                                 test compiles its neighbours too. What a test file has is in a namespace
+#                                 of its name. What is measured is in the libraries; the tests' own code
+#                                 is compiled with -O1.
 set(kCommonHeaders
   <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
   <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span>
@@ -22,11 +23,11 @@ set(kCommonHeaders
   <nlohmann/json.hpp> <spdlog/spdlog.h>)
 
 set(kJoinedFiles 40)
+set(kJoinedTests 10)
 
-function(_causeway_joined)
+function(_causeway_joined at_once)
   if(CAUSEWAY_JOINED)
-    set_target_properties(${ARGN} PROPERTIES
-      UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${kJoinedFiles})
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${at_once})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       # It takes the file that includes the others for a header.
       foreach(target ${ARGN})
@@ -42,14 +43,14 @@ endfunction()
 
 function(causeway_precompiled)
   _causeway_level("" level)
-  _causeway_joined(${ARGN})
+  _causeway_joined(${kJoinedFiles} ${ARGN})
   if(CAUSEWAY_PRECOMPILED)
     _causeway_precompiled(causeway_common_headers "${level}" "" "" ${ARGN})
   endif()
 endfunction()
 
 function(causeway_optimized)
-  _causeway_joined(${ARGN})
+  _causeway_joined(${kJoinedFiles} ${ARGN})
   if(CAUSEWAY_PRECOMPILED)
     _causeway_precompiled(causeway_optimized_headers "" "" "" ${ARGN})
   endif()
@@ -57,7 +58,7 @@ endfunction()
 
 function(causeway_for_program)
   _causeway_level("" level)
-  _causeway_joined(${ARGN})
+  _causeway_joined(${kJoinedFiles} ${ARGN})
   if(CAUSEWAY_JOINED AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     foreach(target ${ARGN})  # a local name may be another file's; coroutines beside others mislead it
       target_compile_options(${target} PRIVATE
@@ -69,6 +70,7 @@ endfunction()
 
 function(causeway_for_tests)
   _causeway_level(-O1 level)
+  _causeway_joined(${kJoinedTests} ${ARGN})
   _causeway_precompiled(causeway_test_headers "${level}" GTest::gmock
     "<gmock/gmock.h>;<gtest/gtest.h>" ${ARGN})
 endfunction()

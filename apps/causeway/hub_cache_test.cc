@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace causeway::app {
+namespace causeway::app::hub_cache_test {
 namespace {
 
 std::string found_with(std::map<std::string, std::string> variables) {
@@ -25,4 +25,4 @@ TEST(HubCache, IsWhereHuggingFacesToolsKeepIt) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::hub_cache_test

@@ -24,7 +24,7 @@
 #include "transfer/link_map.h"
 #include "weights/checkpoint.h"
 
-namespace causeway {
+namespace causeway::json_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -374,4 +374,4 @@ TEST(JsonFiles, FieldsThatAreNotReadMayHoldAnything) {
 }
 
 }  // namespace
-}  // namespace causeway
+}  // namespace causeway::json_files_test

@@ -18,7 +18,7 @@
 #include "topology/gpu_names.h"
 #include "transfer/link_map.h"
 
-namespace causeway::app {
+namespace causeway::app::option_advice_test {
 namespace {
 
 using ::testing::AllOf;
@@ -104,4 +104,4 @@ TEST(OptionAdvice, OtherErrorsStayAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::option_advice_test

@@ -9,7 +9,7 @@
 #include "man_page.h"
 #include "options.h"
 
-namespace causeway::app {
+namespace causeway::app::program_pages_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -116,4 +116,4 @@ TEST(ShellNamed, KnowsThree) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::program_pages_test

@@ -9,7 +9,7 @@
 
 #include "base/testing/temporary_directory.h"
 
-namespace causeway::app {
+namespace causeway::app::settings_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -104,4 +104,4 @@ TEST_F(Settings, UnknownKeysAndBrokenFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::settings_test

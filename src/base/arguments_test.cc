@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway {
+namespace causeway::arguments_test {
 namespace {
 
 struct Read {
@@ -46,4 +46,4 @@ TEST(ArgumentsTest, RefusesWhatItDoesNotUnderstand) {
 }
 
 }  // namespace
-}  // namespace causeway
+}  // namespace causeway::arguments_test

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "base/units.h"
 
-namespace causeway {
+namespace causeway::base_test {
 namespace {
 
 Result<int> half(int n) {
@@ -131,4 +131,4 @@ TEST(RealClock, NeverRunsBackwards) {
 }
 
 }  // namespace
-}  // namespace causeway
+}  // namespace causeway::base_test

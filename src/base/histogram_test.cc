@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 
-namespace causeway {
+namespace causeway::histogram_test {
 namespace {
 
 TEST(Histogram, IsEmptyAtFirst) {
@@ -83,4 +83,4 @@ TEST(Histogram, MergingEqualsRecordingEverything) {
 }
 
 }  // namespace
-}  // namespace causeway
+}  // namespace causeway::histogram_test

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "base/units.h"
 
-namespace causeway {
+namespace causeway::id_map_test {
 namespace {
 
 TEST(IdMap, IsAsAMap) {
@@ -46,4 +46,4 @@ TEST(IdMap, ValuesStayWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace causeway
+}  // namespace causeway::id_map_test

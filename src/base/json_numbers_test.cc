@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace causeway {
+namespace causeway::json_numbers_test {
 namespace {
 
 std::string plain(std::string_view json) {
@@ -65,4 +65,4 @@ TEST(JsonNumbers, StandInsAreReadBack) {
 }
 
 }  // namespace
-}  // namespace causeway
+}  // namespace causeway::json_numbers_test

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace causeway {
+namespace causeway::open_files_test {
 namespace {
 
 // Each test puts back what it found: the limit is the whole process's.
@@ -38,4 +38,4 @@ TEST_F(OpenFiles, StopsAtTheHardLimit) {
 }
 
 }  // namespace
-}  // namespace causeway
+}  // namespace causeway::open_files_test

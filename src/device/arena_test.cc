@@ -13,7 +13,7 @@
 #include "device/host/host_arena_memory.h"
 #include "device/memory_headroom.h"
 
-namespace causeway::device {
+namespace causeway::device::arena_test {
 namespace {
 
 constexpr Bytes kExtent = kib(64);
@@ -61,7 +61,7 @@ class CountingMemory final : public ArenaMemory {
   Mapped& mapped_;
 };
 
-struct ArenaTest : testing::Test {
+struct ArenaTest : ::testing::Test {
   Mapped mapped;
   Arena arena{std::make_unique<CountingMemory>(mapped), 8, kExtent};
 };
@@ -462,4 +462,4 @@ TEST(HostArenaMemory, RefusesWhatTheMachineHasNot) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::arena_test

@@ -15,7 +15,7 @@
 #include "base/testing/temporary_directory.h"
 #include "device/memory_headroom.h"
 
-namespace causeway::device {
+namespace causeway::device::host_memory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -188,7 +188,7 @@ TEST(HostMemory, WhatIsNoSealedRegionIsNotAdopted) {
 }
 
 // The kernel's files, forged.
-class MemoryHeadroomTest : public testing::Test {
+class MemoryHeadroomTest : public ::testing::Test {
  protected:
   void SetUp() override {
     paths_ = {(root_ / "proc").string(), (root_ / "cgroup").string()};
@@ -242,4 +242,4 @@ TEST_F(MemoryHeadroomTest, NonsenseIsAnErrorOrNoLimit) {
 TEST(MemoryHeadroom, ThisMachineHasSome) { EXPECT_GT(read_memory_headroom()->bytes, mib(1)); }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::host_memory_test

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "device/link_profile.h"
 
-namespace causeway::device {
+namespace causeway::device::link_model_test {
 namespace {
 
 constexpr double kGiga = 1e9;
@@ -278,7 +278,7 @@ TEST(LinkModel, RatesAreMaxMinFairAtEveryMoment) {
         }
       }
       expect_max_min_fair(model, flowing);
-      if (testing::Test::HasFailure()) return;
+      if (::testing::Test::HasFailure()) return;
     }
   }
 }
@@ -375,4 +375,4 @@ TEST(LinkProfile, NonsenseIsNamed) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::link_model_test

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "device/arena.h"
 
-namespace causeway::device {
+namespace causeway::device::paced_registration_test {
 namespace {
 
 // Records what was made reachable, and when; each MiB takes 50 µs of the clock.
@@ -54,7 +54,7 @@ class RegisteringDevice final : public Device {
   Capabilities capabilities_;
 };
 
-struct PacedRegistrationTest : testing::Test {
+struct PacedRegistrationTest : ::testing::Test {
   ManualClock clock;
   RegisteringDevice device{clock};
   bool is_busy = false;
@@ -165,4 +165,4 @@ TEST_F(PacedRegistrationTest, EndsWhenCancelledOrRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::paced_registration_test

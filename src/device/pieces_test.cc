@@ -8,13 +8,13 @@
 #include "base/random.h"
 #include "device/host/host_arena_memory.h"
 
-namespace causeway::device {
+namespace causeway::device::pieces_test {
 namespace {
 
 constexpr Bytes kExtent = kib(64);
 constexpr std::int64_t kExtents = 8;
 
-struct PiecesTest : testing::Test {
+struct PiecesTest : ::testing::Test {
   Arena arena{reserve_host_arena(kExtent * kExtents, kExtent).value(), kExtents, kExtent};
   std::optional<Pieces> pieces{std::in_place, arena};
 };
@@ -116,4 +116,4 @@ TEST_F(PiecesTest, RandomHistoriesKeepEveryPiecesBytes) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::pieces_test

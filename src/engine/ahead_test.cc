@@ -11,7 +11,7 @@
 #include "engine/testing/ahead_executor.h"
 #include "engine/testing/tiny_slice.h"
 
-namespace causeway::engine {
+namespace causeway::engine::ahead_test {
 namespace {
 
 constexpr Bytes kFrame = kib(24);  // 8 tokens of the tiny model in f32
@@ -91,7 +91,7 @@ struct Shape {
   std::int64_t frames, tokens_per_step, arrive_each_step;
 };
 
-class OneAndTwo : public testing::TestWithParam<Shape> {};
+class OneAndTwo : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(OneAndTwo, StepsInFlightGiveTheSameAnswers) {
   const Shape shape = GetParam();
@@ -211,9 +211,9 @@ TEST(LogprobsOfPrompts, AreThoseOfGeneratingTheSameTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, OneAndTwo,
-                         testing::Values(Shape{"all at once", kFrames, 512, 1000},
-                                         Shape{"one by one, in chunks", kFrames, 20, 1},
-                                         Shape{"little memory", 11, 48, 4}),
+                         ::testing::Values(Shape{"all at once", kFrames, 512, 1000},
+                                           Shape{"one by one, in chunks", kFrames, 20, 1},
+                                           Shape{"little memory", 11, 48, 4}),
                          [](const auto& tested) {
                            std::string name = tested.param.name;
                            std::erase_if(name, [](char c) { return c == ' ' || c == ','; });
@@ -221,4 +221,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, OneAndTwo,
                          });
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::ahead_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::engine {
+namespace causeway::engine::copy_backoff_test {
 namespace {
 
 constexpr int kMax = CopyBackoff::kLossesMax;
@@ -57,4 +57,4 @@ TEST(CopyBackoff, OneThatWentWellMakesItTrusting) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::copy_backoff_test

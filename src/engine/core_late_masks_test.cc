@@ -11,7 +11,7 @@
 #include "engine/testing/core_requests.h"
 #include "engine/testing/told_matcher.h"
 
-namespace causeway::engine {
+namespace causeway::engine::core_late_masks_test {
 namespace {
 
 using request::MaskState;
@@ -178,4 +178,4 @@ TEST_F(LateMasks, AStepBehindOneThatFailedEnds) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::core_late_masks_test

@@ -11,7 +11,7 @@
 #include "engine/testing/told_matcher.h"
 #include "request/banned_words.h"
 
-namespace causeway::engine {
+namespace causeway::engine::core_masks_test {
 namespace {
 
 using request::MaskState;
@@ -216,4 +216,4 @@ TEST_F(CoreMasks, MinTokensDoNotGoWithAForm) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::core_masks_test

@@ -11,7 +11,7 @@
 #include "engine/testing/tiny_slice.h"
 #include "model/layers.h"
 
-namespace causeway::engine {
+namespace causeway::engine::embedding_test {
 namespace {
 
 using request::Pooling;
@@ -19,7 +19,7 @@ using request::Pooling;
 constexpr Bytes kFrame = kib(24);  // 8 tokens of the tiny model in f32
 constexpr std::int64_t kFrames = 64;
 
-class Embeddings : public testing::Test {
+class Embeddings : public ::testing::Test {
  protected:
   void SetUp() override {
     placed_ = weights::lay_out(model::plan_weights(config_, DType::kF32)).value();
@@ -157,4 +157,4 @@ TEST_F(Embeddings, HaveAnAnswerOfOneToken) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::embedding_test

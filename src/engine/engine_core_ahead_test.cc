@@ -6,12 +6,12 @@
 #include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
 
-namespace causeway::engine {
+namespace causeway::engine::engine_core_ahead_test {
 namespace {
 
 using request::FinishReason;
 
-class Ahead : public testing::Test {
+class Ahead : public ::testing::Test {
  protected:
   Ahead() : core_({.frames = 16, .schedule = {}, .step_timeout = seconds(2)}, executor_) {
     EXPECT_TRUE(core_.add_model(kModel, kFacts).ok());
@@ -230,4 +230,4 @@ TEST_F(Ahead, PreemptsOnlyWhenNothingIsInFlight) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::engine_core_ahead_test

@@ -13,7 +13,7 @@
 #include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
 
-namespace causeway::engine {
+namespace causeway::engine::engine_core_rotation_test {
 namespace {
 
 using request::FinishReason;
@@ -340,7 +340,7 @@ TEST(Rotation, RequestsEndInEveryState) {
       }
       rotary += run.core().observe().requests_rotary;
       run.tick();
-      if (testing::Test::HasFatalFailure()) return;
+      if (::testing::Test::HasFatalFailure()) return;
     }
     run.run();
     EXPECT_EQ(std::ssize(run.ends()), sent);
@@ -429,7 +429,7 @@ TEST(Rotation, APolicyThatDoesNotRotateHasNoUseForHostMemory) {
 
 // A request with 7 of 12 frames leaves; its copies out do not end and are given up, and it is
 // cancelled. A new request needs 6.
-class GivenUp : public testing::Test {
+class GivenUp : public ::testing::Test {
  protected:
   void SetUp() override {
     run_.executor().stall(true);
@@ -569,4 +569,4 @@ TEST(Rotation, RequestsOfAModelWhoseMemoryIsHeldEndAfterAWhile) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::engine_core_rotation_test

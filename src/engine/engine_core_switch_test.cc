@@ -6,7 +6,7 @@
 #include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
 
-namespace causeway::engine {
+namespace causeway::engine::engine_core_switch_test {
 namespace {
 
 constexpr Bytes kExtent = mib(32);
@@ -402,4 +402,4 @@ TEST_F(StepStartTest, NoStepHoldsADeviceThatOthersUse) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::engine_core_switch_test

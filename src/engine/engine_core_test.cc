@@ -10,12 +10,12 @@
 #include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
 
-namespace causeway::engine {
+namespace causeway::engine::engine_core_test {
 namespace {
 
 using request::FinishReason;
 
-class Core : public testing::Test {
+class Core : public ::testing::Test {
  protected:
   explicit Core(std::int64_t frames = 16)
       : core_({.frames = frames, .schedule = {}, .step_timeout = seconds(2)}, executor_) {
@@ -360,4 +360,4 @@ TEST_F(Core, ModelsLeaveWhenNothingIsLeftOfThem) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::engine_core_test

@@ -11,7 +11,7 @@
 #include "engine/testing/collecting_sink.h"
 #include "engine/testing/fake_executor.h"
 
-namespace causeway::engine {
+namespace causeway::engine::engine_test {
 namespace {
 
 using request::FinishReason;
@@ -28,7 +28,7 @@ request::Request make_request(std::int64_t id, std::int64_t output) {
   return request;
 }
 
-class EngineThread : public testing::Test {
+class EngineThread : public ::testing::Test {
  protected:
   void start(std::int64_t requests_max = 64, Nanos step_timeout = seconds(60)) {
     EngineOptions options;
@@ -358,4 +358,4 @@ TEST_F(HeldEngine, IsLeftWhenItStops) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::engine_test

@@ -16,7 +16,7 @@
 #include "model/config.h"
 #include "weights/model_pool.h"
 
-namespace causeway::engine {
+namespace causeway::engine::host_executor_test {
 namespace {
 
 constexpr ModelId kStories(1);
@@ -66,7 +66,7 @@ class Slice {
   std::unique_ptr<Engine> engine_;
 };
 
-class HostEngine : public testing::Test {
+class HostEngine : public ::testing::Test {
  protected:
   void SetUp() override {
     CAUSEWAY_TEST_DATA_OR_SKIP(model, "models/stories260K");
@@ -170,4 +170,4 @@ TEST(HostExecutor, RefusesFramesThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::host_executor_test

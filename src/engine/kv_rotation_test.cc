@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace causeway::engine {
+namespace causeway::engine::kv_rotation_test {
 namespace {
 
 // A link that takes 1 ms for a frame, each way.
@@ -26,7 +26,7 @@ class Links final : public StepExecutor {
   const Capabilities capabilities_{.rotates = true};
 };
 
-class KvRotationBudget : public testing::Test {
+class KvRotationBudget : public ::testing::Test {
  protected:
   schedule::RotationBudget budget(Bytes weights_in) {
     return rotation_.inputs({.arriving = weights_in}, Nanos(0)).budget;
@@ -125,4 +125,4 @@ TEST_F(KvRotationBudget, EagerCopiesWaitWhileOthersAreUnderWay) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::kv_rotation_test

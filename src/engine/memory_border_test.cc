@@ -6,7 +6,7 @@
 
 #include "base/testing/log_lines.h"
 
-namespace causeway::engine {
+namespace causeway::engine::memory_border_test {
 namespace {
 
 using Kind = weights::WeightCommand::Kind;
@@ -249,4 +249,4 @@ TEST_F(MemoryBorderTest, TheLimitIsWhatTheLargestModelLeaves) {
 }
 
 }  // namespace
-}  // namespace causeway::engine
+}  // namespace causeway::engine::memory_border_test

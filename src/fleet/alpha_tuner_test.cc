@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::alpha_tuner_test {
 namespace {
 
 GemmObservation seen(double link, double hbm, bool late = false) {
@@ -166,4 +166,4 @@ TEST(WayTuner, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::alpha_tuner_test

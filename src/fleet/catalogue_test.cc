@@ -8,7 +8,7 @@
 #include "base/testing/temporary_directory.h"
 #include "fleet/testing/snapshot.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::catalogue_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -231,4 +231,4 @@ TEST_F(LoadEntry, HostileGenerationConfigNamesFileAndField) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::catalogue_test

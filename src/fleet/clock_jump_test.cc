@@ -16,7 +16,7 @@
 #include "fleet/testing/idle_slice.h"
 #include "fleet/testing/snapshot.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::clock_jump_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -288,4 +288,4 @@ TEST_F(LoopJumpTest, ItServesOnAfterAJumpAhead) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::clock_jump_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::fleet {
+namespace causeway::fleet::demand_meter_test {
 namespace {
 
 TEST(DemandMeter, MeasuresASteadyStream) {
@@ -35,4 +35,4 @@ TEST(DemandMeter, ATimeBeforeTheLastChangesNothing) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::demand_meter_test

@@ -12,7 +12,7 @@
 #include "model/random_model.h"
 #include "slice/host_slice.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::early_load_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -125,4 +125,4 @@ TEST_F(EarlyLoadTest, IsCancelledWithTheAttach) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::early_load_test

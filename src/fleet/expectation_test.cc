@@ -13,7 +13,7 @@
 #include "fleet/testing/idle_slice.h"
 #include "fleet/testing/snapshot.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::expectation_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -154,4 +154,4 @@ TEST_F(ExpectationTest, BestEffortIsToldWithTheTimeOfAToken) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::expectation_test

@@ -4,7 +4,7 @@
 
 #include "fleet/fleet_core.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::fleet_core_admin_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -431,4 +431,4 @@ TEST_F(FleetAdminTest, OneReloadAtATime) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::fleet_core_admin_test

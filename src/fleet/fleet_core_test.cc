@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace causeway::fleet {
+namespace causeway::fleet::fleet_core_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -736,4 +736,4 @@ TEST_F(FleetCoreTest, WhatOneSliceCannotTakeGoesToAnother) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::fleet_core_test

@@ -8,7 +8,7 @@
 
 #include "fleet/testing/fleet_history.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::fleet_history_test {
 namespace {
 
 // As many as that, or as CAUSEWAY_FLEET_HISTORIES says: for runs of hours.
@@ -149,4 +149,4 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::fleet_history_test

@@ -15,7 +15,7 @@
 #include "engine/engine.h"
 #include "fleet/testing/snapshot.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::local_fleet_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -795,4 +795,4 @@ TEST_F(LocalFleetTest, AStopEndsAsks) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::local_fleet_test

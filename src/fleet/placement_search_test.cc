@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "fleet/testing/placement_scan.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::placement_search_test {
 namespace {
 
 // As many orders of magnitude as limits have; now and then equal to others.
@@ -104,4 +104,4 @@ TEST(PlacementSearch, ChoosesAsTheScanDoes) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::placement_search_test

@@ -13,7 +13,7 @@
 #include "fleet/testing/idle_slice.h"
 #include "fleet/testing/snapshot.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::reload_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -271,4 +271,4 @@ TEST_F(ReloadTest, OthersServeMeanwhile) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::reload_test

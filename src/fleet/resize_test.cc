@@ -17,7 +17,7 @@
 #include "fleet/testing/snapshot.h"
 #include "slice/host_slice.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::resize_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -336,4 +336,4 @@ TEST_F(ResizeTest, ChangesThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::resize_test

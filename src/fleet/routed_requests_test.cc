@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "fleet/testing/idle_slice.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::routed_requests_test {
 namespace {
 
 // A slice of which only its loss is asked.
@@ -216,4 +216,4 @@ TEST(RoutedRequestsHistory, NoTokenIsDeliveredTwiceOrLost) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::routed_requests_test

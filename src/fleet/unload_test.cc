@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::fleet {
+namespace causeway::fleet::unload_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST(Unload, RatesDecay) {
 }
 
 }  // namespace
-}  // namespace causeway::fleet
+}  // namespace causeway::fleet::unload_test

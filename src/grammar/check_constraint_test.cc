@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace causeway::grammar {
+namespace causeway::grammar::check_constraint_test {
 namespace {
 
 using request::ConstraintKind;
@@ -89,4 +89,4 @@ TEST(CheckConstraintTest, GroupsNest32LevelsDeep) {
 }
 
 }  // namespace
-}  // namespace causeway::grammar
+}  // namespace causeway::grammar::check_constraint_test

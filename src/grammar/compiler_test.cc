@@ -15,7 +15,7 @@
 #include "grammar/compile.h"
 #include "text/detokenizer.h"
 
-namespace causeway::grammar {
+namespace causeway::grammar::compiler_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -245,4 +245,4 @@ TEST_F(CompilerTest, AModelWithoutAnEndHasNoForms) {
 }
 
 }  // namespace
-}  // namespace causeway::grammar
+}  // namespace causeway::grammar::compiler_test

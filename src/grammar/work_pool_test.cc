@@ -6,7 +6,7 @@
 #include <future>
 #include <memory>
 
-namespace causeway::grammar {
+namespace causeway::grammar::work_pool_test {
 namespace {
 
 using std::chrono::seconds;
@@ -85,4 +85,4 @@ TEST(WorkPoolTest, AnEndDoesNotWaitForOneThatIsStuck) {
 }
 
 }  // namespace
-}  // namespace causeway::grammar
+}  // namespace causeway::grammar::work_pool_test

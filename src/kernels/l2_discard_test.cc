@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace causeway::kernels {
+namespace causeway::kernels::l2_discard_test {
 namespace {
 
 TEST(L2Discard, OnlyWholeLinesAreDropped) {
@@ -27,4 +27,4 @@ TEST(L2Discard, OnlyWholeLinesAreDropped) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels
+}  // namespace causeway::kernels::l2_discard_test

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-namespace causeway::kernels {
+namespace causeway::kernels::parallel_test {
 namespace {
 
 // The threads that work on many items beside each other.
@@ -53,4 +53,4 @@ TEST(Parallel, ThreadsWithDifferentLimitsWorkBesideEachOther) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels
+}  // namespace causeway::kernels::parallel_test

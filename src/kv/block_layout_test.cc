@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::kv {
+namespace causeway::kv::block_layout_test {
 namespace {
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
@@ -71,4 +71,4 @@ TEST(BlockLayout, ErrorTellsSizes) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::block_layout_test

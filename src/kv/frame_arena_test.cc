@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "device/host/host_machine.h"
 
-namespace causeway::kv {
+namespace causeway::kv::frame_arena_test {
 namespace {
 
-class FrameArenaTest : public testing::Test {
+class FrameArenaTest : public ::testing::Test {
  protected:
   FrameArenaTest() {
     machine_ = device::HostMachine::create({.extent_bytes = mib(1)}, clock_, memory_).value();
@@ -97,4 +97,4 @@ TEST_F(FrameArenaTest, BadSizesAreErrors) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::frame_arena_test

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "kv/kv_cache.h"
 
-namespace causeway::kv {
+namespace causeway::kv::kv_cache_model_test {
 namespace {
 
 // A block's identity: its model and every token up to its end.
@@ -445,7 +445,7 @@ TEST(KvCacheModel, RandomHistoriesAgreeWithTheNaiveModel) {
     for (int i = 0; i < kSteps; ++i) {
       history.step();
       history.check();
-      if (testing::Test::HasFailure()) return;
+      if (::testing::Test::HasFailure()) return;
     }
     shared += history.shared_blocks;
     evictions += history.evictions;
@@ -466,4 +466,4 @@ TEST(KvCacheModel, RandomHistoriesAgreeWithTheNaiveModel) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::kv_cache_model_test

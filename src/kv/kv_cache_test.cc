@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-namespace causeway::kv {
+namespace causeway::kv::kv_cache_test {
 namespace {
 
 constexpr ModelId kModel{0};
@@ -23,7 +23,7 @@ std::vector<FrameId> table_of(const KvCache& cache, int sequence) {
 }
 
 // Eight frames of four tokens.
-class KvCacheTest : public testing::Test {
+class KvCacheTest : public ::testing::Test {
  protected:
   KvCacheTest() { cache_.add_model(kModel, Tokens(4)); }
   ~KvCacheTest() override {
@@ -340,4 +340,4 @@ TEST_F(KvCacheDeathTest, MisuseIsABug) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::kv_cache_test

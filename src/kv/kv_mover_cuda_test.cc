@@ -12,7 +12,7 @@
 #include "device/testing/fake_cuda.h"
 #include "kv/transfer_kv_mover.h"
 
-namespace causeway::kv {
+namespace causeway::kv::kv_mover_cuda_test {
 namespace {
 
 using device::testing::FakeCuda;
@@ -172,4 +172,4 @@ TEST_F(KvMoverOnCuda, AStreamThatWaitsForCopiesThatFailGoesOnWhenTheyAreTold) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::kv_mover_cuda_test

@@ -17,7 +17,7 @@
 #include "kv/kv_cache.h"
 #include "kv/testing/naive_tiers.h"
 
-namespace causeway::kv {
+namespace causeway::kv::kv_rotation_model_test {
 namespace {
 
 class RotationHistory : public NaiveTiers {
@@ -780,8 +780,8 @@ TEST(KvRotationModel, RandomHistoriesAgreeWithTheNaiveModel) {
     RotationHistory history(seed);
     for (int i = 0; i < kSteps; ++i) {
       history.step();
-      if (!testing::Test::HasFailure()) history.check();
-      if (!testing::Test::HasFailure()) continue;
+      if (!::testing::Test::HasFailure()) history.check();
+      if (!::testing::Test::HasFailure()) continue;
       report_seed(0);
       std::signal(SIGABRT, SIG_DFL);
       return;
@@ -793,4 +793,4 @@ TEST(KvRotationModel, RandomHistoriesAgreeWithTheNaiveModel) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::kv_rotation_model_test

@@ -6,11 +6,11 @@
 
 #include "kv/kv_cache.h"
 
-namespace causeway::kv {
+namespace causeway::kv::kv_rotation_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr ModelId kModel{0};
 constexpr StepId kNoStep;
@@ -23,7 +23,7 @@ std::vector<TokenId> tokens_from(TokenId first, int count) {
 }
 
 // Eight frames and six twins of four tokens.
-class KvRotationTest : public testing::Test {
+class KvRotationTest : public ::testing::Test {
  protected:
   explicit KvRotationTest(const KvCacheOptions& options = {.frames = 8, .twins = 6})
       : cache_(options) {
@@ -519,4 +519,4 @@ TEST_F(KvRotationDeathTest, MisuseIsABug) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::kv_rotation_test

@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::kv {
+namespace causeway::kv::prefix_hash_test {
 namespace {
 
 constexpr HashKey kReferenceKey = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
@@ -53,4 +53,4 @@ TEST(PrefixHash, NoCollisionAmongManySimilarBlocks) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::prefix_hash_test

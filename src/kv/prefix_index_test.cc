@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace causeway::kv {
+namespace causeway::kv::prefix_index_test {
 namespace {
 
 // Few tags, so that many frames have the same, at both ends of the table.
@@ -52,4 +52,4 @@ TEST(PrefixIndexDeathTest, AFrameThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::prefix_index_test

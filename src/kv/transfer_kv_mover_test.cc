@@ -14,7 +14,7 @@
 #include "device/host/host_machine.h"
 #include "transfer/testing/faulty_device.h"
 
-namespace causeway::kv {
+namespace causeway::kv::transfer_kv_mover_test {
 namespace {
 
 using Direction = KvCopy::Direction;
@@ -387,4 +387,4 @@ TEST_F(KvMoverTest, WithoutSemaphoresCopiesInFail) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::transfer_kv_mover_test

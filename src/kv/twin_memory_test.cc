@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "device/host/host_machine.h"
 
-namespace causeway::kv {
+namespace causeway::kv::twin_memory_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -160,4 +160,4 @@ TEST(TwinMemoryTest, GrowsPieceByPieceAndGoesAtAnyTime) {
 }
 
 }  // namespace
-}  // namespace causeway::kv
+}  // namespace causeway::kv::twin_memory_test

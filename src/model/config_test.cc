@@ -12,7 +12,7 @@
 #include "base/testing/temporary_directory.h"
 #include "base/testing/test_data.h"
 
-namespace causeway::model {
+namespace causeway::model::config_test {
 namespace {
 
 using nlohmann::json;
@@ -622,4 +622,4 @@ TEST(Config, RealConfigsInDetail) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::config_test

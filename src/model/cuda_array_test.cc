@@ -9,7 +9,7 @@
 #include "device/cuda/cuda_machine.h"
 #include "device/testing/fake_cuda.h"
 
-namespace causeway::model {
+namespace causeway::model::cuda_array_test {
 namespace {
 
 constexpr Bytes kExtent = mib(2);
@@ -68,4 +68,4 @@ TEST_F(CudaArrayTest, ALostGpuIsTold) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::cuda_array_test

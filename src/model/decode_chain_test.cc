@@ -9,7 +9,7 @@
 #include "model/random_model.h"
 #include "model/step_work.h"
 
-namespace causeway::model {
+namespace causeway::model::decode_chain_test {
 namespace {
 
 std::int64_t sum_of(const std::vector<ChainStage>& stages) {
@@ -74,4 +74,4 @@ TEST(DecodeChain, StagesOfASparseLayer) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::decode_chain_test

@@ -7,7 +7,7 @@
 #include "kernels/attention/attention_cuda.h"
 #include "request/batch.h"
 
-namespace causeway::model {
+namespace causeway::model::first_steps_test {
 namespace {
 
 bool contains(const std::vector<StepShape>& shapes, const StepShape& shape) {
@@ -94,4 +94,4 @@ TEST(FirstSteps, TheSameKernelsServeModelsThatDifferInNumbersAlone) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::first_steps_test

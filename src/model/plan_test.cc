@@ -7,7 +7,7 @@
 
 #include "model/config.h"
 
-namespace causeway::model {
+namespace causeway::model::plan_test {
 namespace {
 
 ModelConfig tiny() {
@@ -246,4 +246,4 @@ RC_GTEST_PROP(Plan, CountsEachParameterOnce, ()) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::plan_test

@@ -19,7 +19,7 @@
 #include "weights/model_pool.h"
 #include "weights/testing/checkpoints.h"
 
-namespace causeway::model {
+namespace causeway::model::random_model_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -326,4 +326,4 @@ TEST(RandomTokenizer, ChatTemplateRenders) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::random_model_test

@@ -12,7 +12,7 @@
 #include "model/config.h"
 #include "model/random_model.h"
 
-namespace causeway::model {
+namespace causeway::model::rope_scaling_test {
 namespace {
 
 using nlohmann::json;
@@ -197,4 +197,4 @@ TEST(RopeScaling, WrongFieldsAreNamed) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::rope_scaling_test

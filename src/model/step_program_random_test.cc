@@ -12,7 +12,7 @@
 #include "model/step_explain.h"
 #include "model/step_program.h"
 
-namespace causeway::model {
+namespace causeway::model::step_program_random_test {
 namespace {
 
 class Counter final : public device::Semaphore {
@@ -237,4 +237,4 @@ TEST(StepProgramRandom, EverythingIsThereWhenItIsRead) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::step_program_random_test

@@ -10,7 +10,7 @@
 #include "model/step_explain.h"
 #include "model/step_products.h"
 
-namespace causeway::model {
+namespace causeway::model::step_program_test {
 namespace {
 
 using kernels::gemm::CudaPairs;
@@ -458,4 +458,4 @@ TEST(StepExplain, BytesAreThoseOfTheModel) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::step_program_test

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "model/model_card.h"
 
-namespace causeway::model {
+namespace causeway::model::step_ranges_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST_F(StepRangesTest, EveryLayerIsThereOnce) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::step_ranges_test

@@ -9,7 +9,7 @@
 
 #include "kernels/attention/attention_cuda.h"
 
-namespace causeway::model {
+namespace causeway::model::step_tables_test {
 namespace {
 
 using kernels::attention::kNoWindow;
@@ -200,4 +200,4 @@ RC_GTEST_PROP(StepTables, EveryTokenAndFrameIsSomewhereOnce, ()) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::step_tables_test

@@ -4,7 +4,7 @@
 
 #include "model/random_model.h"
 
-namespace causeway::model {
+namespace causeway::model::step_work_test {
 namespace {
 
 TEST(StepWork, ALargeBatchReadsEveryExpertAndOneTokenTheChosen) {
@@ -24,4 +24,4 @@ TEST(StepWork, ALargeBatchReadsEveryExpertAndOneTokenTheChosen) {
 }
 
 }  // namespace
-}  // namespace causeway::model
+}  // namespace causeway::model::step_work_test

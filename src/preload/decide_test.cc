@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::preload {
+namespace causeway::preload::decide_test {
 namespace {
 
 using transfer::Direction;
@@ -87,4 +87,4 @@ TEST(Decide, EveryVerdictHasAName) {
 }
 
 }  // namespace
-}  // namespace causeway::preload
+}  // namespace causeway::preload::decide_test

@@ -4,7 +4,7 @@
 
 #include "preload/testing/fake_driver.h"
 
-namespace causeway::preload {
+namespace causeway::preload::flags_test {
 namespace {
 
 TEST(Flags, APairIsUsedAgainOnceItsStreamHasCome) {
@@ -28,4 +28,4 @@ TEST(Flags, APairIsUsedAgainOnceItsStreamHasCome) {
 }
 
 }  // namespace
-}  // namespace causeway::preload
+}  // namespace causeway::preload::flags_test

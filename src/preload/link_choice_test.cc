@@ -8,7 +8,7 @@
 #include "base/testing/temporary_directory.h"
 #include "preload/testing/fake_driver.h"
 
-namespace causeway::preload {
+namespace causeway::preload::link_choice_test {
 namespace {
 
 using transfer::Direction;
@@ -57,4 +57,4 @@ TEST(PathsFor, AreAssumedWithoutAMapThatFits) {
 }
 
 }  // namespace
-}  // namespace causeway::preload
+}  // namespace causeway::preload::link_choice_test

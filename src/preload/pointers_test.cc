@@ -11,7 +11,7 @@ int cuMemAllocFromPoolAsync(unsigned long long* memory, std::size_t bytes, void*
                             CUstream_st* stream);
 }
 
-namespace causeway::preload {
+namespace causeway::preload::pointers_test {
 namespace {
 
 using device::CudaApi;
@@ -19,7 +19,7 @@ using device::CudaMemoryHandle;
 
 constexpr std::size_t kBytes = 65'536;
 
-class PointersTest : public testing::Test {
+class PointersTest : public ::testing::Test {
  protected:
   PointersTest() : native_(load_native(fake_symbol)) {
     fake_fault(static_cast<int>(FakeFault::kNone), -1);
@@ -166,4 +166,4 @@ TEST_F(PointersTest, HostMemoryIsPinnedForAllOrNative) {
 }
 
 }  // namespace
-}  // namespace causeway::preload
+}  // namespace causeway::preload::pointers_test

@@ -17,7 +17,7 @@ int cuStreamBeginCapture_v2(CUstream_st* stream, int mode);
 int cuStreamEndCapture(CUstream_st* stream, void** graph);
 }
 
-namespace causeway::preload {
+namespace causeway::preload::session_test {
 namespace {
 
 constexpr std::size_t kLarge = std::size_t{4} << 20;
@@ -37,7 +37,7 @@ struct Door {
   }
 };
 
-class SessionTest : public testing::Test {
+class SessionTest : public ::testing::Test {
  protected:
   SessionTest() : native_(load_native(fake_symbol)) {
     fake_fault(static_cast<int>(FakeFault::kNone), -1);
@@ -558,4 +558,4 @@ TEST_F(SessionTest, ManyThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace causeway::preload
+}  // namespace causeway::preload::session_test

@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace causeway::preload {
+namespace causeway::preload::settings_test {
 namespace {
 
 Settings read(const std::map<std::string, std::string>& variables) {
@@ -93,4 +93,4 @@ TEST(Settings, SizesThatOverflowAreNonsense) {
 }
 
 }  // namespace
-}  // namespace causeway::preload
+}  // namespace causeway::preload::settings_test

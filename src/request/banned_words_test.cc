@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "base/testing/rounds.h"
 
-namespace causeway::request {
+namespace causeway::request::banned_words_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -122,4 +122,4 @@ TEST(BannedWords, AnythingElseIsRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::request
+}  // namespace causeway::request::banned_words_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::request {
+namespace causeway::request::batch_test {
 namespace {
 
 TEST(PendingTokens, AreNoTokensAndKnowTheirRow) {
@@ -55,4 +55,4 @@ TEST(ObservationTest, TwoPartsTogetherHaveWhatEachHas) {
 }
 
 }  // namespace
-}  // namespace causeway::request
+}  // namespace causeway::request::batch_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace causeway::request {
+namespace causeway::request::slo_test {
 namespace {
 
 TEST(Slo, IsGoodByDefaultAndAtItsLimits) {
@@ -27,4 +27,4 @@ TEST(Slo, IsRefusedWithTheRangeOutsideOfIt) {
 }
 
 }  // namespace
-}  // namespace causeway::request
+}  // namespace causeway::request::slo_test

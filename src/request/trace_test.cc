@@ -8,12 +8,12 @@
 #include "base/testing/temporary_directory.h"
 #include "base/testing/test_data.h"
 
-namespace causeway::request {
+namespace causeway::request::trace_test {
 namespace {
 
 namespace fs = std::filesystem;
 
-class TraceFile : public testing::Test {
+class TraceFile : public ::testing::Test {
  protected:
   fs::path write(const std::string& content) {
     const fs::path path = directory_.path() / "trace";
@@ -227,4 +227,4 @@ TEST(Gamma, BurstinessIsTheShapeOfTheGaps) {
 }
 
 }  // namespace
-}  // namespace causeway::request
+}  // namespace causeway::request::trace_test

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::chunk_controller_test {
 namespace {
 
 // Ten microseconds a token, four milliseconds at least: 400 tokens take no longer than one.
@@ -215,4 +215,4 @@ TEST(StepCost, IsTheLongerOfTwo) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::chunk_controller_test

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::future_peak_test {
 namespace {
 
 TEST(LengthHistory, DrawsFromThoseThatAreLonger) {
@@ -51,4 +51,4 @@ TEST(FuturePeak, IsThatOfStepByStep) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::future_peak_test

@@ -6,12 +6,12 @@
 
 #include "base/random.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::hbm_border_test {
 namespace {
 
 constexpr BorderRules kRules{.frames_per_extent = 8, .kv_min = 2, .kv_max = 60, .hold = seconds(2)};
 
-class HbmBorder : public testing::Test {
+class HbmBorder : public ::testing::Test {
  protected:
   BorderDecision decide() { return decide_border(kRules, kv_, weights_, last_, moved_, now_); }
   // What moves to a side; negative: to the other side.
@@ -204,7 +204,7 @@ TEST(HbmBorderHistory, KeepsMinimaAndSumsAndDoesNotSwing) {
     RandomBorder history(seed);
     for (int i = 0; i < 200; ++i) {
       history.step();
-      if (testing::Test::HasFatalFailure()) return;
+      if (::testing::Test::HasFatalFailure()) return;
     }
     to_kv += history.to_kv;
     to_weights += history.to_weights;
@@ -216,4 +216,4 @@ TEST(HbmBorderHistory, KeepsMinimaAndSumsAndDoesNotSwing) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::hbm_border_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace causeway::schedule {
+namespace causeway::schedule::hbm_plan_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -167,4 +167,4 @@ TEST(HbmPlan, NonsenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::hbm_plan_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace causeway::schedule {
+namespace causeway::schedule::rotation_budget_test {
 namespace {
 
 // A step of 20 ms on 50 GB/s each way: 1 GB, of 4 MB frames 250.
@@ -97,4 +97,4 @@ TEST(VictimCost, WithoutRatesIsTheOtherWay) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::rotation_budget_test

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "schedule/testing/rotary_harness.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::rotation_model_test {
 namespace {
 
 constexpr ModelId kA(1);
@@ -378,4 +378,4 @@ TEST(RotationModel, DecidesAsALookAtEverybodyWould) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::rotation_model_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace causeway::schedule {
+namespace causeway::schedule::rotation_policy_test {
 namespace {
 
 SequenceFacts waiting_since(Nanos arrival) {
@@ -188,4 +188,4 @@ TEST(Alpha, HasAtMostSixteenValues) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::rotation_policy_test

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "schedule/testing/rotary_harness.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::rotation_slo_test {
 namespace {
 
 constexpr ModelId kModel(1);
@@ -174,4 +174,4 @@ TEST(RotationSlo, RotaryKeepsTargetsThatOthersMissUnderOverload) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::rotation_slo_test

@@ -6,7 +6,7 @@
 
 #include "schedule/scheduler.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::scheduler_ahead_test {
 namespace {
 
 constexpr ModelId kA(1), kB(2);
@@ -174,4 +174,4 @@ TEST(Ahead, ModelsTakeTurns) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::scheduler_ahead_test

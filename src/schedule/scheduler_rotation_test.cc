@@ -6,7 +6,7 @@
 
 #include "schedule/testing/rotary_harness.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::scheduler_rotation_test {
 namespace {
 
 constexpr ModelId kA(1), kB(2);
@@ -517,4 +517,4 @@ TEST(Rotation, AModelIsSteppedByTheLagOfItsRequests) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::scheduler_rotation_test

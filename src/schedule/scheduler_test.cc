@@ -6,7 +6,7 @@
 
 #include "schedule/testing/harness.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::scheduler_test {
 namespace {
 
 constexpr ModelId kA(1), kB(2), kC(3);
@@ -321,4 +321,4 @@ TEST(Policy, IsFoundByItsName) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::scheduler_test

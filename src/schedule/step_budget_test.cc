@@ -3,7 +3,7 @@
 
 #include "schedule/testing/harness.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::step_budget_test {
 namespace {
 
 constexpr ModelId kA(1), kB(2);
@@ -137,4 +137,4 @@ TEST(StepBudgets, AllRunningSequencesHaveAToken) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::step_budget_test

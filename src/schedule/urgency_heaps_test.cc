@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::schedule {
+namespace causeway::schedule::urgency_heaps_test {
 namespace {
 
 Ranked member(std::int32_t index, double slope, Nanos onset, std::int32_t tier = 0) {
@@ -117,4 +117,4 @@ TEST(UrgencyHeaps, PoppingLeadersSortsByLag) {
 }
 
 }  // namespace
-}  // namespace causeway::schedule
+}  // namespace causeway::schedule::urgency_heaps_test

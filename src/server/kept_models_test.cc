@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::server {
+namespace causeway::server::kept_models_test {
 namespace {
 
 constexpr ModelId kOne(1), kTwo(2);
@@ -71,4 +71,4 @@ TEST_F(KeptModelsTest, OneThatDoesNotGoIsGivenUp) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::kept_models_test

@@ -7,7 +7,7 @@
 #include "base/testing/temporary_directory.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::metrics_test {
 namespace {
 
 using testing::Client;
@@ -326,4 +326,4 @@ TEST_F(ServerTest, MetricsPassPromtool) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::metrics_test

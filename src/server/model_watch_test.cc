@@ -6,7 +6,7 @@
 
 #include "server/testing/scripted_fleet.h"
 
-namespace causeway::server {
+namespace causeway::server::model_watch_test {
 namespace {
 
 using nlohmann::json;
@@ -141,4 +141,4 @@ TEST_F(ModelWatchTest, WhoIsTooFarBehindIsTold) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::model_watch_test

@@ -6,7 +6,7 @@
 
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_admin_test {
 namespace {
 
 using testing::Answer;
@@ -606,4 +606,4 @@ TEST_F(AdminTest, KeepAliveIsUnknownUnlessAllowed) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_admin_test

@@ -1,7 +1,7 @@
 // What strangers send: each gets a clear answer, and the server serves the next.
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_bad_input_test {
 namespace {
 
 using testing::Answer;
@@ -332,4 +332,4 @@ TEST_F(BadInput, FullQueue) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_bad_input_test

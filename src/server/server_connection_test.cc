@@ -3,7 +3,7 @@
 
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_connection_test {
 namespace {
 
 using testing::Answer;
@@ -297,4 +297,4 @@ TEST_F(TimedServerTest, SilentStreamsAreKeptAlive) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_connection_test

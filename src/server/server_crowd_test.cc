@@ -8,7 +8,7 @@
 #include "base/testing/rounds.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_crowd_test {
 namespace {
 
 using testing::Answer;
@@ -136,4 +136,4 @@ TEST_F(TimedServerTest, ManySlowHeadersHoldUpNobody) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_crowd_test

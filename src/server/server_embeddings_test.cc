@@ -9,7 +9,7 @@
 #include "server/testing/fixture.h"
 #include "text/base64.h"
 
-namespace causeway::server {
+namespace causeway::server::server_embeddings_test {
 namespace {
 
 using nlohmann::json;
@@ -171,4 +171,4 @@ TEST(Embeddings, WithoutALengthStayAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_embeddings_test

@@ -3,7 +3,7 @@
 #include "grammar/compile.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_forms_test {
 namespace {
 
 using testing::Answer;
@@ -85,4 +85,4 @@ TEST_F(Forms, AForcedCallHasTheFormOfTheModel) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_forms_test

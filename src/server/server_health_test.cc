@@ -5,7 +5,7 @@
 
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_health_test {
 namespace {
 
 using testing::Answer;
@@ -105,4 +105,4 @@ TEST_F(DeepHealthTest, OneAtATime) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_health_test

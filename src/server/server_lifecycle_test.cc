@@ -4,7 +4,7 @@
 
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_lifecycle_test {
 namespace {
 
 using testing::Answer;
@@ -162,4 +162,4 @@ TEST_F(ServerTest, HealthTellsWhyTheDeviceIsLost) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_lifecycle_test

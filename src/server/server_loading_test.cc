@@ -8,7 +8,7 @@
 #include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_loading_test {
 namespace {
 
 using testing::Answer;
@@ -184,4 +184,4 @@ TEST_F(Loading, WhoLeavesMakesRoom) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_loading_test

@@ -6,7 +6,7 @@
 #include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_prompt_logprobs_test {
 namespace {
 
 using nlohmann::json;
@@ -135,4 +135,4 @@ TEST_F(FewPromptLogprobs, AreBounded) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_prompt_logprobs_test

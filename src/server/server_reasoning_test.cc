@@ -3,7 +3,7 @@
 #include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_reasoning_test {
 namespace {
 
 using nlohmann::json;
@@ -305,4 +305,4 @@ TEST_F(ServerTest, RequestsBringNoTemplateUnlessTheyMay) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_reasoning_test

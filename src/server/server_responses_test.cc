@@ -4,7 +4,7 @@
 #include "grammar/compile.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_responses_test {
 namespace {
 
 using nlohmann::json;
@@ -392,4 +392,4 @@ TEST_F(Responses, AForcedCallNamesItsTools) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_responses_test

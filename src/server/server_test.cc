@@ -5,7 +5,7 @@
 #include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_test {
 namespace {
 
 using nlohmann::json;
@@ -428,4 +428,4 @@ TEST_F(ServerTest, ErrorsWithinAStreamAreEvents) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_test

@@ -4,7 +4,7 @@
 
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_tokenize_test {
 namespace {
 
 using nlohmann::json;
@@ -185,4 +185,4 @@ TEST_F(Tokenize, KeepsTheConnection) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_tokenize_test

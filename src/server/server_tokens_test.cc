@@ -9,7 +9,7 @@
 #include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_tokens_test {
 namespace {
 
 using nlohmann::json;
@@ -192,4 +192,4 @@ TEST_F(ServerTest, TokenIdsOfCompletions) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_tokens_test

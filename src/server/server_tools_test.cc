@@ -4,7 +4,7 @@
 #include "server/testing/byte_model.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_tools_test {
 namespace {
 
 using nlohmann::json;
@@ -209,4 +209,4 @@ TEST_F(Tools, ModelsThatCannotTakeThemSaySo) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_tools_test

@@ -5,7 +5,7 @@
 #include "server/testing/collector.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_traces_test {
 namespace {
 
 using nlohmann::json;
@@ -220,4 +220,4 @@ TEST_F(TracesTest, WithoutAnEndpointNothingIsRead) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_traces_test

@@ -7,7 +7,7 @@
 #include "simulate/simulate.h"
 #include "simulate/testing/shapes.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::chunk_test {
 namespace {
 
 ModelShape llama_8b() {
@@ -92,4 +92,4 @@ TEST(SimulatedChunks, ModelsThatTakeTurnsShareTheGap) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::chunk_test

@@ -9,7 +9,7 @@
 #include "simulate/fleet_simulation.h"
 #include "simulate/testing/shapes.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::fast_forward_test {
 namespace {
 
 // 10,000 take half a minute.
@@ -148,4 +148,4 @@ TEST(FastForward, IsAsStepsOneByOne) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::fast_forward_test

@@ -5,7 +5,7 @@
 
 #include "simulate/testing/shapes.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::fleet_simulation_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(FleetSimulation, RefusesWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::fleet_simulation_test

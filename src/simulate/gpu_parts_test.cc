@@ -9,7 +9,7 @@
 #include "simulate/fleet_simulation.h"
 #include "simulate/testing/shapes.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::gpu_parts_test {
 namespace {
 
 FleetSimulationOptions gpu_in(int parts, bool resizes = false) {
@@ -174,4 +174,4 @@ TEST(GpuParts, RefusesWhatIsNotOneMachineInWholeUnits) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::gpu_parts_test

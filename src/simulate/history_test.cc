@@ -7,7 +7,7 @@
 
 #include "simulate/testing/history.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::history_test {
 namespace {
 
 #ifndef CAUSEWAY_HISTORIES
@@ -144,7 +144,7 @@ TEST(History, InvariantsHoldAfterEveryEvent) {
     }
     compared += expect_same_answers(reports[0], reports[1]);
     answers += std::ssize(reports[0].answers);
-    ASSERT_FALSE(testing::Test::HasFailure())
+    ASSERT_FALSE(::testing::Test::HasFailure())
         << "reproduce: simulate_test --gtest_filter='History.*' --gtest_random_seed=" << seed;
   }
   std::signal(SIGABRT, SIG_DFL);
@@ -160,4 +160,4 @@ TEST(History, InvariantsHoldAfterEveryEvent) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::history_test

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::home_read_test {
 namespace {
 
 TEST(HomeRead, HasTheLinkWhereNothingIsCopied) {
@@ -62,4 +62,4 @@ TEST(HomeRead, TakesWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::home_read_test

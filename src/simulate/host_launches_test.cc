@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::simulate {
+namespace causeway::simulate::host_launches_test {
 namespace {
 
 HardwareProfile slow_host() {
@@ -70,4 +70,4 @@ TEST(HostLaunches, AHostThatIsNotModelledTakesNoTime) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::host_launches_test

@@ -11,7 +11,7 @@
 #include "simulate/simulate.h"
 #include "simulate/testing/shapes.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::rotation_test {
 namespace {
 
 using schedule::PolicyKind;
@@ -234,4 +234,4 @@ TEST(Workload, TracesLendTheirLengthsToMadeArrivals) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::rotation_test

@@ -7,7 +7,7 @@
 
 #include "simulate/testing/shapes.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::simulate_test {
 namespace {
 
 // About an 8B model in bf16.
@@ -486,4 +486,4 @@ TEST(Workload, TracesKeepTheirTimesModelsAndPrompts) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::simulate_test

@@ -5,7 +5,7 @@
 
 #include "simulate/simulated_executor.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::simulated_copies_test {
 namespace {
 
 using kv::KvCopy;
@@ -37,7 +37,7 @@ SimulatedExecutorOptions options(double error_rate = 0) {
   return options;
 }
 
-class SimulatedCopiesTest : public testing::Test {
+class SimulatedCopiesTest : public ::testing::Test {
  protected:
   void open(double error_rate = 0) {
     clock_.set(Nanos(0));
@@ -213,4 +213,4 @@ TEST_F(SimulatedCopiesTest, FindsAFrameThatIsWrittenWhileItIsCopiedOut) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::simulated_copies_test

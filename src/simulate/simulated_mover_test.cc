@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::simulate {
+namespace causeway::simulate::simulated_mover_test {
 namespace {
 
 using weights::WeightCommand;
@@ -23,7 +23,7 @@ WeightCommand change(Kind kind, std::int64_t first, std::int64_t extents) {
 }
 
 // Two groups of 1,000 and 500 bytes on two extents of 1,000; 1,000 bytes take 1 ms, and 10 µs more.
-class SimulatedMoverTest : public testing::Test {
+class SimulatedMoverTest : public ::testing::Test {
  protected:
   void make(double error_rate, std::int64_t extents_max = 2, bool copies_out = false) {
     mover_.emplace(SimulatedMoverOptions{.bytes_per_second = 1e6,
@@ -113,7 +113,7 @@ TEST_F(SimulatedMoverTest, WhatLosesItsMemoryIsThereNoMore) {
 }
 
 // Frames have one of three extents at the start, and there is memory for one more.
-class SimulatedFrames : public testing::Test {
+class SimulatedFrames : public ::testing::Test {
  protected:
   static WeightCommand frames(Kind kind, std::int64_t first, std::int64_t extents) {
     return {.kind = kind, .model = {}, .first_extent = first, .extents = extents};
@@ -188,4 +188,4 @@ TEST_F(SimulatedMoverTest, SaysWhatCommandsBreak) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::simulated_mover_test

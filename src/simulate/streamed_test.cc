@@ -5,7 +5,7 @@
 #include "simulate/simulate.h"
 #include "simulate/testing/shapes.h"
 
-namespace causeway::simulate {
+namespace causeway::simulate::streamed_test {
 namespace {
 
 using Kind = weights::WeightCommand::Kind;
@@ -387,4 +387,4 @@ TEST(SimulateStreamed, RefusesAModelThatHasNoRoomForARing) {
 }
 
 }  // namespace
-}  // namespace causeway::simulate
+}  // namespace causeway::simulate::streamed_test

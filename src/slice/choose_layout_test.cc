@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace causeway::slice {
+namespace causeway::slice::choose_layout_test {
 namespace {
 
 constexpr SliceGpu kH100{.processors = 132,
@@ -124,4 +124,4 @@ TEST(ChooseLayout, PartsDivideTheGpu) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::choose_layout_test

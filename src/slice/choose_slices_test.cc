@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace causeway::slice {
+namespace causeway::slice::choose_slices_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(ChooseSlices, WholeWhereTheMachineIsNotKnownOrNotDivisible) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::choose_slices_test

@@ -12,7 +12,7 @@
 #include "base/testing/rounds.h"
 #include "engine/testing/collecting_sink.h"
 
-namespace causeway::slice {
+namespace causeway::slice::host_slice_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -426,4 +426,4 @@ TEST_F(HostSliceTest, OptionsThatContradictEachOtherAreRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::host_slice_test

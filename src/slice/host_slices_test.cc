@@ -12,7 +12,7 @@
 #include "slice/testing/neighbours.h"
 #include "slice/testing/small_model.h"
 
-namespace causeway::slice {
+namespace causeway::slice::host_slices_test {
 namespace {
 
 using testing::Answers;
@@ -207,4 +207,4 @@ INSTANTIATE_TEST_SUITE_P(Weights, HostSlices,
                          name_of_kind);
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::host_slices_test

@@ -15,7 +15,7 @@
 #include "slice/testing/small_model.h"
 #include "transfer/testing/faulty_device.h"
 
-namespace causeway::slice {
+namespace causeway::slice::kv_rotation_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -263,4 +263,4 @@ TEST_F(KvRotationTest, HostMemoryThatCannotBeIsRefusedWithTheNumbers) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::kv_rotation_test

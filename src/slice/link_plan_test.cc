@@ -4,7 +4,7 @@
 
 #include "transfer/testing/machines.h"
 
-namespace causeway::slice {
+namespace causeway::slice::link_plan_test {
 namespace {
 
 using transfer::Direction;
@@ -68,4 +68,4 @@ TEST(LinkPlan, AMapSaysWhichHelp) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::link_plan_test

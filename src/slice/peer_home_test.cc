@@ -11,7 +11,7 @@
 #include "slice/host_slice.h"
 #include "slice/testing/small_model.h"
 
-namespace causeway::slice {
+namespace causeway::slice::peer_home_test {
 namespace {
 
 using testing::small_model;
@@ -158,4 +158,4 @@ TEST_F(PeerHomeTest, WhatCannotBeAHomeIsAnError) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::peer_home_test

@@ -15,7 +15,7 @@
 #include "slice/host_slice.h"
 #include "slice/testing/small_model.h"
 
-namespace causeway::slice {
+namespace causeway::slice::several_links_test {
 namespace {
 
 using transfer::LinkSet;
@@ -333,4 +333,4 @@ TEST_F(SeveralLinks, ASliceThatGoesDuringAnArrivalLeavesTheBookEmpty) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::several_links_test

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace causeway::slice {
+namespace causeway::slice::slice_book_test {
 namespace {
 
 TEST(SliceBook, AnySliceThatServesIsSeenByAll) {
@@ -79,4 +79,4 @@ TEST(SliceBook, SlicesComeAndGoWhileOthersAsk) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::slice_book_test

@@ -14,7 +14,7 @@
 #include "slice/testing/stress.h"
 #include "transfer/testing/faulty_device.h"
 
-namespace causeway::slice {
+namespace causeway::slice::slice_faults_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -205,4 +205,4 @@ TEST_F(SliceFaultsTest, ASliceThatEndsWhileACopyHangsLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::slice_faults_test

@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::slice {
+namespace causeway::slice::slice_layout_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -199,4 +199,4 @@ TEST(SliceLayout, EveryDivisionCanBeSaid) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::slice_layout_test

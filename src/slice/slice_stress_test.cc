@@ -16,7 +16,7 @@
 #include "slice/testing/stress.h"
 #include "transfer/testing/faulty_device.h"
 
-namespace causeway::slice {
+namespace causeway::slice::slice_stress_test {
 namespace {
 
 using testing::Answer;
@@ -210,4 +210,4 @@ TEST_F(SliceStressTest, AnswersAreTheSameWhileKvRotates) {
 }
 
 }  // namespace
-}  // namespace causeway::slice
+}  // namespace causeway::slice::slice_stress_test

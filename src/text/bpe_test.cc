@@ -6,7 +6,7 @@
 #include "text/bpe_model.h"
 #include "text/testing/random_text.h"
 
-namespace causeway::text {
+namespace causeway::text::bpe_test {
 namespace {
 
 TEST(Vocabulary, AgreesWithAMap) {
@@ -195,4 +195,4 @@ TEST(BpeModel, HandlesUnknownCharacters) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::bpe_test

@@ -11,13 +11,13 @@
 
 #include "base/testing/temporary_directory.h"
 
-namespace causeway::text {
+namespace causeway::text::chat_template_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class ChatTemplateFiles : public testing::Test {
+class ChatTemplateFiles : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(directory_ / name, std::ios::binary) << text;
@@ -80,7 +80,7 @@ TEST_F(ChatTemplateFiles, QwenVersion1SpeaksChatml) {
   EXPECT_EQ(rendered(), system + asks);
   const auto loaded = load_chat_template(directory_);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-  EXPECT_THAT(loaded->ends(), testing::ElementsAre("<|im_end|>", "<|im_start|>"));
+  EXPECT_THAT(loaded->ends(), ::testing::ElementsAre("<|im_end|>", "<|im_start|>"));
   EXPECT_FALSE(loaded->takes_tools());
   const Json turns = Json::parse(R"([{"role": "system", "content": "Be brief."},
     {"role": "user", "content": "1 + 1?\n"}, {"role": "assistant", "content": "2"},
@@ -175,4 +175,4 @@ TEST(FinalMessage, IsCutAsTransformersDoes) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::chat_template_test

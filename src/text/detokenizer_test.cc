@@ -5,7 +5,7 @@
 
 #include "text/utf8.h"
 
-namespace causeway::text {
+namespace causeway::text::detokenizer_test {
 namespace {
 
 // Tokens that are any bytes at all; the last one is special.
@@ -122,4 +122,4 @@ TEST(Detokenizer, PropertyOutputIsTheRepairedWhole) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::detokenizer_test

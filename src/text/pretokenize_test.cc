@@ -5,7 +5,7 @@
 
 #include "text/testing/random_text.h"
 
-namespace causeway::text {
+namespace causeway::text::pretokenize_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -196,4 +196,4 @@ TEST(Pattern, LongRunsStayWithinTheLimits) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::pretokenize_test

@@ -13,7 +13,7 @@
 #include "text/rank_model.h"
 #include "text/tokenizer.h"
 
-namespace causeway::text {
+namespace causeway::text::rank_tokenizer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -276,4 +276,4 @@ TEST(RankFiles, WrongFieldsOfTekkenAreNamed) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::rank_tokenizer_test

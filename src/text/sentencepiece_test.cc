@@ -12,7 +12,7 @@
 #include "text/sentencepiece_model.h"
 #include "text/tokenizer.h"
 
-namespace causeway::text {
+namespace causeway::text::sentencepiece_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -406,4 +406,4 @@ TEST(Hostile, WrongAddedTokensAreNamed) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::sentencepiece_test

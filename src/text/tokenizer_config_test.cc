@@ -9,7 +9,7 @@
 
 #include "base/testing/temporary_directory.h"
 
-namespace causeway::text {
+namespace causeway::text::tokenizer_config_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -126,4 +126,4 @@ TEST(SpecialTokensMap, OddNamesOfOtherTokensAreIgnored) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::tokenizer_config_test

@@ -9,7 +9,7 @@
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
-namespace causeway::text {
+namespace causeway::text::tokenizer_json_model_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -180,4 +180,4 @@ TEST(CharsmapTest, HostileOnesAreErrorsOrBounded) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::tokenizer_json_model_test

@@ -14,7 +14,7 @@
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
-namespace causeway::text {
+namespace causeway::text::tokenizer_json_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -223,7 +223,7 @@ void expect_decodings(const Json& file, const std::vector<Decoding>& cases, bool
       ASSERT_TRUE(tokenizer->find(token)) << token;
       text += detokenizer.push(*tokenizer->find(token), skip_special);
     }
-    EXPECT_EQ(text + detokenizer.finish(), each.text) << testing::PrintToString(each.tokens);
+    EXPECT_EQ(text + detokenizer.finish(), each.text) << ::testing::PrintToString(each.tokens);
   }
 }
 
@@ -617,4 +617,4 @@ TEST(LoadTokenizer, NamesWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::tokenizer_json_test

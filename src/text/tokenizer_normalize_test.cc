@@ -8,7 +8,7 @@
 #include "base/testing/rounds.h"
 #include "text/testing/random_text.h"
 
-namespace causeway::text {
+namespace causeway::text::tokenizer_normalize_test {
 namespace {
 
 std::string reference_nfc(const std::string& text) {
@@ -75,4 +75,4 @@ TEST(Normalizer, ExplosionIsAnError) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::tokenizer_normalize_test

@@ -11,7 +11,7 @@
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
-namespace causeway::text {
+namespace causeway::text::tokenizer_vectors_test {
 namespace {
 
 constexpr EncodeOptions kPlain{false, false};
@@ -260,4 +260,4 @@ TEST(Stories260K, DecodesItsGoldenStory) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::tokenizer_vectors_test

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <set>
 
-namespace causeway::text {
+namespace causeway::text::unicode_scripts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -59,4 +59,4 @@ TEST(UnicodeScripts, AreThoseOfUnicode9) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::unicode_scripts_test

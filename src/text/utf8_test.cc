@@ -4,7 +4,7 @@
 
 #include "text/testing/random_text.h"
 
-namespace causeway::text {
+namespace causeway::text::utf8_test {
 namespace {
 
 TEST(Utf8, EveryScalarValueReadsBack) {
@@ -58,4 +58,4 @@ TEST(Utf8, RandomTextIsValidUntilAByteIsBroken) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::utf8_test

@@ -11,13 +11,13 @@
 
 #include "topology/render.h"
 
-namespace causeway::topology {
+namespace causeway::topology::discover_test {
 namespace {
 
-using testing::AnyOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // What the fake management library answers. Its functions carry no state, so there is one at a
 // time.
@@ -135,7 +135,7 @@ std::string two_sockets() {
   return text.str();
 }
 
-class DiscoverTest : public testing::Test {
+class DiscoverTest : public ::testing::Test {
  protected:
   void SetUp() override { fake = FakeNvml(); }
   void TearDown() override { EXPECT_EQ(fake.sessions, 0); }
@@ -294,4 +294,4 @@ TEST(LoadNvml, OtherLibrariesAreRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::topology
+}  // namespace causeway::topology::discover_test

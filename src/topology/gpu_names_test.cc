@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 
-namespace causeway::topology {
+namespace causeway::topology::gpu_names_test {
 namespace {
 
 using ::testing::AllOf;
@@ -182,4 +182,4 @@ TEST(GpuNames, ADriverThatDoesNotSayIsAnError) {
 }
 
 }  // namespace
-}  // namespace causeway::topology
+}  // namespace causeway::topology::gpu_names_test

@@ -12,10 +12,10 @@
 #include "topology/render.h"
 #include "topology/snapshot.h"
 
-namespace causeway::topology {
+namespace causeway::topology::topology_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Two packages; two GPUs behind one switch of the first, one behind the second.
 Machine small_cluster() {
@@ -262,4 +262,4 @@ TEST(CpuQuota, TheTightestGroupCounts) {
 }
 
 }  // namespace
-}  // namespace causeway::topology
+}  // namespace causeway::topology::topology_test

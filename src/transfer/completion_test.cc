@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::completion_test {
 namespace {
 
 constexpr Nanos kPatience = seconds(60);
@@ -130,4 +130,4 @@ TEST(CompletionBoard, WaitingEndsInTime) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::completion_test

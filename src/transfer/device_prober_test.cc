@@ -4,7 +4,7 @@
 
 #include "device/host/host_machine.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::device_prober_test {
 namespace {
 
 using device::LinkTree;
@@ -90,4 +90,4 @@ TEST_F(Measured, TooLittleMemoryIsSaid) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::device_prober_test

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "base/testing/rounds.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::dispatcher_test {
 namespace {
 
 using device::CopyPriority;
@@ -521,4 +521,4 @@ TEST(Dispatcher, MovesEveryByteOnceWhateverHappens) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::dispatcher_test

@@ -8,7 +8,7 @@
 
 #include "transfer/testing/bench_machine.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::engine_stress_test {
 namespace {
 
 using device::CopyPriority;
@@ -186,4 +186,4 @@ TEST(EngineStress, EveryByteArrivesThoughCopiesAreRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::engine_stress_test

@@ -6,7 +6,7 @@
 
 #include "transfer/testing/bench_machine.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::engine_test {
 namespace {
 
 using testing::BenchMachine;
@@ -505,4 +505,4 @@ TEST(EngineErrors, WrongRequestsAreRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::engine_test

@@ -6,7 +6,7 @@
 
 #include "transfer/testing/bench_machine.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::express_lane_test {
 namespace {
 
 using testing::BenchMachine;
@@ -144,4 +144,4 @@ TEST(ExpressLane, ManyThreadsLendAndGiveBack) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::express_lane_test

@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "transfer/testing/machines.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::link_budget_test {
 namespace {
 
 using device::CopyPriority;
@@ -97,4 +97,4 @@ TEST(LinkBudget, NoResourceIsEverOverbooked) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::link_budget_test

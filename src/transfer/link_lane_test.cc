@@ -4,7 +4,7 @@
 
 #include "transfer/testing/bench_machine.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::link_lane_test {
 namespace {
 
 using testing::BenchMachine;
@@ -78,4 +78,4 @@ TEST(LinkLane, NothingIsRaisedBehindAChunkThatFailed) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::link_lane_test

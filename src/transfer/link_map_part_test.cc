@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::transfer {
+namespace causeway::transfer::link_map_part_test {
 namespace {
 
 LinkMap map_of_four() {
@@ -72,4 +72,4 @@ TEST(PartFor, RefusesAMapOfOtherGpus) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::link_map_part_test

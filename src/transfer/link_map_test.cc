@@ -9,7 +9,7 @@
 #include "base/testing/temporary_directory.h"
 #include "transfer/testing/machines.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::link_map_test {
 namespace {
 
 using testing::eight_h200;
@@ -199,4 +199,4 @@ TEST(MachineIdentity, TellsMachinesApartWithoutNamingThem) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::link_map_test

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "transfer/testing/machines.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::link_shares_test {
 namespace {
 
 using device::CopyPriority;
@@ -225,4 +225,4 @@ TEST(LinkShares, ClaimsOfManyThreads) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::link_shares_test

@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::link_time_slices_test {
 namespace {
 
 constexpr double kRate = 55e9;
@@ -202,4 +202,4 @@ TEST(LinkTimeSlices, OneLateChunkIsForgottenWithTheNextTimeSlice) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::link_time_slices_test

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::segment_table_test {
 namespace {
 
 using device::DeviceId;
@@ -74,4 +74,4 @@ TEST(SegmentTable, ChunksCoverEveryByteOnce) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::segment_table_test

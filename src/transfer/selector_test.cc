@@ -7,7 +7,7 @@
 #include "transfer/modelled_links.h"
 #include "transfer/testing/machines.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::selector_test {
 namespace {
 
 using device::CopyPriority;
@@ -288,4 +288,4 @@ TEST_P(Selector, TwoTargetsShareTheLinks) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::selector_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::transfer {
+namespace causeway::transfer::set_tuner_test {
 namespace {
 
 constexpr double kAlone = 50e9;
@@ -128,4 +128,4 @@ TEST(SetTuner, ATrialThatCannotBeJudgedEnds) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::set_tuner_test

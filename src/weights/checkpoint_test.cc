@@ -9,7 +9,7 @@
 #include "base/testing/temporary_directory.h"
 #include "weights/testing/checkpoints.h"
 
-namespace causeway::weights {
+namespace causeway::weights::checkpoint_test {
 namespace {
 
 using nlohmann::json;
@@ -111,4 +111,4 @@ TEST(Checkpoint, WhatIsNotAFileIsRefusedWithoutHanging) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::checkpoint_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-namespace causeway::weights {
+namespace causeway::weights::command_order_test {
 namespace {
 
 using Kind = WeightCommand::Kind;
@@ -95,4 +95,4 @@ TEST(CommandOrder, TheFirstCopyWaitsForItsOwnMemoryOnly) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::command_order_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace causeway::weights {
+namespace causeway::weights::convert_test {
 namespace {
 
 // Through buffers that are one byte off any alignment.
@@ -71,4 +71,4 @@ TEST(Convert, ManyElementsAndNone) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::convert_test

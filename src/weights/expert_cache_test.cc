@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "base/testing/must.h"
 
-namespace causeway::weights {
+namespace causeway::weights::expert_cache_test {
 namespace {
 
 using Counts = std::vector<std::uint32_t>;
@@ -403,4 +403,4 @@ TEST(ExpertCacheTest, SlotsThatWaitForCopiesAreFew) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::expert_cache_test

@@ -7,7 +7,7 @@
 #include "base/testing/must.h"
 #include "weights/weight_cache.h"
 
-namespace causeway::weights {
+namespace causeway::weights::expert_plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -139,4 +139,4 @@ TEST(ExpertPlanTest, ABudgetWithoutRoomForASlotIsRefusedAndThenLayersAreStreamed
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::expert_plan_test

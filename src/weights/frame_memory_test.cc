@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "device/host/host_machine.h"
 
-namespace causeway::weights {
+namespace causeway::weights::frame_memory_test {
 namespace {
 
 using Kind = WeightCommand::Kind;
@@ -101,4 +101,4 @@ TEST_F(FrameMemoryTest, AMoverMayEndDuringAMove) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::frame_memory_test

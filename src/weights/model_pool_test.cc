@@ -16,7 +16,7 @@
 #include "weights/convert.h"
 #include "weights/testing/checkpoints.h"
 
-namespace causeway::weights {
+namespace causeway::weights::model_pool_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -428,4 +428,4 @@ TEST_F(ModelPoolTest, RealModelWholeAndShardedIsTheSame) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::model_pool_test

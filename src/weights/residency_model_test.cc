@@ -16,7 +16,7 @@
 #include "base/testing/rounds.h"
 #include "weights/residency.h"
 
-namespace causeway::weights {
+namespace causeway::weights::residency_model_test {
 namespace {
 
 using Kind = WeightCommand::Kind;
@@ -300,7 +300,7 @@ class History {
           change(model, command.first_extent + i, kind);
         }
       }
-      if (testing::Test::HasFatalFailure()) return;
+      if (::testing::Test::HasFatalFailure()) return;
       ASSERT_LE(committed_, std::max(budget_, committed_before_)) << "over the budget";
     }
   }
@@ -464,8 +464,8 @@ TEST(ResidencyModel, RandomHistoriesAgreeWithTheNaiveModel) {
     History history(seed, reached);
     for (int i = 0; i < kSteps; ++i) {
       history.step();
-      if (!testing::Test::HasFailure()) history.check();
-      if (testing::Test::HasFailure()) return;
+      if (!::testing::Test::HasFailure()) history.check();
+      if (::testing::Test::HasFailure()) return;
     }
   }
   EXPECT_GT(reached.steps, rounds(10'000));
@@ -480,4 +480,4 @@ TEST(ResidencyModel, RandomHistoriesAgreeWithTheNaiveModel) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::residency_model_test

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace causeway::weights {
+namespace causeway::weights::residency_test {
 namespace {
 
 using Kind = WeightCommand::Kind;
@@ -791,4 +791,4 @@ TEST(ResidencyDeathTest, WhatOnlyABugCanDoIsChecked) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::residency_test

@@ -12,7 +12,7 @@
 #include "base/testing/rounds.h"
 #include "weights/residency.h"
 
-namespace causeway::weights {
+namespace causeway::weights::residency_wait_test {
 namespace {
 
 using Kind = WeightCommand::Kind;
@@ -60,7 +60,7 @@ class Slice {
   }
 
   void run(Nanos until) {
-    while (now < until && !testing::Test::HasFailure()) {
+    while (now < until && !::testing::Test::HasFailure()) {
       decide();
       begin_steps();
       next_event();
@@ -283,7 +283,7 @@ TEST(ResidencyWait, EveryModelIsServedWithinTheQuantaOfTheOthersAndAllArrivals) 
       slice.add(ModelId(i), models[static_cast<std::size_t>(i)]);
     }
     slice.run(seconds(11));
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
     for (const auto& [id, model] : slice.models) {
       const Nanos bound = slice.wait_bound(id);
       ASSERT_LE(model.waited_max, bound) << "model " << id.value;
@@ -322,4 +322,4 @@ TEST(ResidencyWait, ThreeModelsOnRoomForTwoTakeTurnsAndDoNotThrash) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::residency_wait_test

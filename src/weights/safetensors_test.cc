@@ -8,7 +8,7 @@
 #include "weights/checkpoint.h"
 #include "weights/testing/checkpoints.h"
 
-namespace causeway::weights {
+namespace causeway::weights::safetensors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -233,4 +233,4 @@ TEST(SafetensorsWriter, ImpossibleTensorsAreRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::safetensors_test

@@ -12,7 +12,7 @@
 #include "base/testing/rounds.h"
 #include "weights/weight_ring.h"
 
-namespace causeway::weights {
+namespace causeway::weights::stream_plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -320,4 +320,4 @@ TEST(WeightRingTest, CopiesOfAStepThatFailedEndBeforeTheirPlaceIsTaken) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::stream_plan_test

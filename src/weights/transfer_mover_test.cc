@@ -9,7 +9,7 @@
 #include "device/host/host_machine.h"
 #include "transfer/testing/faulty_device.h"
 
-namespace causeway::weights {
+namespace causeway::weights::transfer_mover_test {
 namespace {
 
 using Kind = WeightCommand::Kind;
@@ -151,4 +151,4 @@ TEST_F(MoverTest, CopiesWhenNothingIsGranted) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::transfer_mover_test

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-namespace causeway::weights {
+namespace causeway::weights::weight_layout_test {
 namespace {
 
 LoadPlan any_plan() {
@@ -73,4 +73,4 @@ TEST(WeightLayout, MoreThanAnyMachineHasIsRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::weights
+}  // namespace causeway::weights::weight_layout_test

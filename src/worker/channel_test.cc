@@ -13,7 +13,7 @@
 
 #include "base/random.h"
 
-namespace causeway::worker {
+namespace causeway::worker::channel_test {
 namespace {
 
 using weights::FileDescriptor;
@@ -183,4 +183,4 @@ TEST_F(ChannelTest, AWaitIsEndedFromAnotherThread) {
 }
 
 }  // namespace
-}  // namespace causeway::worker
+}  // namespace causeway::worker::channel_test

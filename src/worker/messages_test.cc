@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "engine/testing/tiny_slice.h"
 
-namespace causeway::worker {
+namespace causeway::worker::messages_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -234,4 +234,4 @@ TEST(WorkerMessages, AnotherBuildIsToldApart) {
 }
 
 }  // namespace
-}  // namespace causeway::worker
+}  // namespace causeway::worker::messages_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::worker {
+namespace causeway::worker::restart_test {
 namespace {
 
 TEST(RestartTest, ThePauseBeginsWithTheSecondLossInARow) {
@@ -37,4 +37,4 @@ TEST(RestartTest, TheLineSaysEachPart) {
 }
 
 }  // namespace
-}  // namespace causeway::worker
+}  // namespace causeway::worker::restart_test

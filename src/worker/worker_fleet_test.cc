@@ -16,7 +16,7 @@
 #include "fleet/local_fleet.h"
 #include "worker/testing/worker_fixture.h"
 
-namespace causeway::worker {
+namespace causeway::worker::worker_fleet_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -381,4 +381,4 @@ TEST_F(WorkerFleetTest, AnotherWorkerServesMeanwhile) {
 }
 
 }  // namespace
-}  // namespace causeway::worker
+}  // namespace causeway::worker::worker_fleet_test

@@ -13,7 +13,7 @@
 #include "worker/child.h"
 #include "worker/testing/worker_fixture.h"
 
-namespace causeway::worker {
+namespace causeway::worker::worker_restart_test {
 namespace {
 
 using testing::send;
@@ -232,4 +232,4 @@ TEST_F(WorkerRestartTest, AKilledOneServesAgainWithinTwoSeconds) {
 }
 
 }  // namespace
-}  // namespace causeway::worker
+}  // namespace causeway::worker::worker_restart_test

@@ -18,7 +18,7 @@
 #include "worker/testing/host_opener.h"
 #include "worker/testing/worker_fixture.h"
 
-namespace causeway::worker {
+namespace causeway::worker::worker_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -587,4 +587,4 @@ TEST_F(WorkerTest, AddedTimeToFirstToken) {
 }
 
 }  // namespace
-}  // namespace causeway::worker
+}  // namespace causeway::worker::worker_test

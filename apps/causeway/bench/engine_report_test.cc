@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace causeway::bench {
+namespace causeway::bench::engine_report_test {
 namespace {
 
 constexpr DeviceLimits kLimits{.read_bytes_per_second = 1e9, .operations_per_second = 1e12};
@@ -66,4 +66,4 @@ TEST(EngineReport, JsonHasWhatTheTableHas) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::engine_report_test

@@ -6,7 +6,7 @@
 #include "base/testing/must.h"
 #include "model/random_model.h"
 
-namespace causeway::app {
+namespace causeway::app::explain_model_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -50,4 +50,4 @@ TEST(ExplainModel, FewSmsAreDealtOut) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::explain_model_test

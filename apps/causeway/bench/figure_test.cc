@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace causeway::bench {
+namespace causeway::bench::figure_test {
 namespace {
 
 Samples samples_of(std::vector<double> values) { return {std::move(values)}; }
@@ -48,4 +48,4 @@ TEST(Figure, JsonHasTheNameForPeopleAndItsParts) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::figure_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::app {
+namespace causeway::app::home_profile_test {
 namespace {
 
 using kernels::home_gemm::Home;
@@ -107,4 +107,4 @@ TEST(HomeProfileBench, MeasuredEntriesReplaceTheirOwn) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::home_profile_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::bench {
+namespace causeway::bench::kv_figures_test {
 namespace {
 
 TEST(KvFigures, AreRatesBesideTheRawLimit) {
@@ -27,4 +27,4 @@ TEST(KvFigures, AreRatesBesideTheRawLimit) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::kv_figures_test

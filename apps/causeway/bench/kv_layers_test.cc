@@ -7,7 +7,7 @@
 
 #include "base/testing/must.h"
 
-namespace causeway::bench {
+namespace causeway::bench::kv_layers_test {
 namespace {
 
 using device::MemoryAddress;
@@ -103,4 +103,4 @@ TEST(BlocksEachWay, AreHalfOfWhatIsAskedUnlessMemoryLacks) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::kv_layers_test

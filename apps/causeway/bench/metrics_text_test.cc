@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace causeway::bench {
+namespace causeway::bench::metrics_text_test {
 namespace {
 
 TEST(MetricsText, SamplesWithAndWithoutLabels) {
@@ -66,4 +66,4 @@ TEST(MetricsText, AnyBytesHaveAnEnd) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::metrics_text_test

@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace causeway::app {
+namespace causeway::app::model_shapes_test {
 namespace {
 
 std::map<std::string, std::pair<std::int64_t, std::int64_t>> shapes(std::string_view model) {
@@ -42,4 +42,4 @@ TEST(ModelShapes, EveryNameIsKnownAndAnotherIsNot) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::model_shapes_test

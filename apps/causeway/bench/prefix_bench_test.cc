@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::bench {
+namespace causeway::bench::prefix_bench_test {
 namespace {
 
 Samples of(double value) {
@@ -28,4 +28,4 @@ TEST(PrefixFigures, CopiesMayTakeATenthMoreThanTheLinkNeeds) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::prefix_bench_test

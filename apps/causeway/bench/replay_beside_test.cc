@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace causeway::bench {
+namespace causeway::bench::replay_beside_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -41,4 +41,4 @@ TEST(ReplayBeside, WhatIsNoReplayIsRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::replay_beside_test

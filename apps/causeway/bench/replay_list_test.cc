@@ -9,12 +9,12 @@
 #include "base/testing/temporary_directory.h"
 #include "base/testing/test_data.h"
 
-namespace causeway::bench {
+namespace causeway::bench::replay_list_test {
 namespace {
 
 using ::testing::HasSubstr;
 
-class ReplayList : public testing::Test {
+class ReplayList : public ::testing::Test {
  protected:
   std::string write(const std::string& name, const std::string& content) {
     const std::string path = directory_.path() / name;
@@ -198,4 +198,4 @@ TEST(ReplayOfPublishedTraces, AlibabasModelsHavePlacesByPopularity) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::replay_list_test

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace causeway::bench {
+namespace causeway::bench::replay_report_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(ReplayCounters, OfAnotherServerAreMissing) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::replay_report_test

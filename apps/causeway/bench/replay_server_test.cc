@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace causeway::bench {
+namespace causeway::bench::replay_server_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -48,4 +48,4 @@ TEST(ServedModels, AreReadFromAListing) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::replay_server_test

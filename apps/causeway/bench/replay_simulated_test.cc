@@ -7,7 +7,7 @@
 
 #include "bench/synthetic_catalogue.h"
 
-namespace causeway::bench {
+namespace causeway::bench::replay_simulated_test {
 namespace {
 
 // An H200 with 8 GB for weights of a catalogue that has more.
@@ -84,4 +84,4 @@ TEST(ReplaySimulated, WhatIsRefusedIsAnErrorOfItsKind) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::replay_simulated_test

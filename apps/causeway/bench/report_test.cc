@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace causeway::bench {
+namespace causeway::bench::report_test {
 namespace {
 
 LoadRecord record(const std::string& model, Nanos scheduled, std::vector<Nanos> token_times) {
@@ -53,4 +53,4 @@ TEST(Report, SloCountsFailuresAndMisses) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::report_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::bench {
+namespace causeway::bench::slo_prediction_test {
 namespace {
 
 SloPredictionSettings settings_for(double flops) {
@@ -55,4 +55,4 @@ TEST(SloPrediction, WithoutMemoryForKvThereIsNone) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::slo_prediction_test

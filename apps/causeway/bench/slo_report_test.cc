@@ -6,7 +6,7 @@
 
 #include "bench/step_recorder.h"
 
-namespace causeway::bench {
+namespace causeway::bench::slo_report_test {
 namespace {
 
 constexpr request::Slo kSlo{.ttft = millis(100), .tpot = millis(10)};
@@ -100,4 +100,4 @@ TEST(SloReport, NothingAskedIsNothing) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::slo_report_test

@@ -12,7 +12,7 @@
 #include <optional>
 #include <thread>
 
-namespace causeway::bench {
+namespace causeway::bench::sse_client_test {
 namespace {
 
 namespace asio = boost::asio;
@@ -137,4 +137,4 @@ TEST(SseClient, AddressesInBrackets) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::sse_client_test

@@ -8,7 +8,7 @@
 #include "model/random_model.h"
 #include "model/step_work.h"
 
-namespace causeway::bench {
+namespace causeway::bench::step_floor_test {
 namespace {
 
 request::Batch make_batch(std::vector<std::array<std::int32_t, 2>> entries) {
@@ -24,7 +24,7 @@ request::Batch make_batch(std::vector<std::array<std::int32_t, 2>> entries) {
   return batch;
 }
 
-class StepFloor : public testing::Test {
+class StepFloor : public ::testing::Test {
  protected:
   StepFloor() {
     auto card = model::make_card(config_, DType::kBF16, mib(1));
@@ -69,4 +69,4 @@ TEST(StepFloorTime, IsTheLargerOfReadingAndComputing) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::step_floor_test

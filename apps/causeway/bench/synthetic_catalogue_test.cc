@@ -10,7 +10,7 @@
 #include "fleet/catalogue.h"
 #include "model/config.h"
 
-namespace causeway::bench {
+namespace causeway::bench::synthetic_catalogue_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -130,4 +130,4 @@ TEST(WriteCatalogue, LeavesWhatIsOfOthers) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::synthetic_catalogue_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::bench {
+namespace causeway::bench::token_times_test {
 namespace {
 
 std::vector<double> gaps_of(const TokenTimes& times, Nanos from, Nanos to) {
@@ -43,4 +43,4 @@ TEST(TokenTimesSink, TellsWhenATokenCameAndHowARequestEnded) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::token_times_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace causeway::bench {
+namespace causeway::bench::tuner_bench_test {
 namespace {
 
 std::string row(const char* way, double alpha, double ms, double link_gb, int m = 4096) {
@@ -78,4 +78,4 @@ TEST(TunerBench, WithThePapersTrafficItGainsWhenHbmIsShort) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::tuner_bench_test

@@ -7,7 +7,7 @@
 
 #include "base/testing/temporary_directory.h"
 
-namespace causeway::bench {
+namespace causeway::bench::workload_test {
 namespace {
 
 WorkloadOptions synthetic() {
@@ -89,4 +89,4 @@ TEST(Workload, RefusesNonsense) {
 }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::workload_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::bench {
+namespace causeway::bench::zipf_test {
 namespace {
 
 std::vector<int> counts(std::int64_t models, double exponent, int draws) {
@@ -29,4 +29,4 @@ TEST(Zipf, WithoutAnExponentAllAreChosenAlike) {
 TEST(Zipf, OneIsAlwaysChosen) { EXPECT_EQ(counts(1, 1, 100), std::vector<int>{100}); }
 
 }  // namespace
-}  // namespace causeway::bench
+}  // namespace causeway::bench::zipf_test

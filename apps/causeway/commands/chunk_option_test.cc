@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace causeway::app {
+namespace causeway::app::chunk_option_test {
 namespace {
 
 Status apply(const std::vector<std::string>& line, schedule::Options& schedule) {
@@ -52,4 +52,4 @@ TEST(ChunkOption, SaysWhatIsWanted) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::chunk_option_test

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "slice/model_home.h"
 
-namespace causeway::app {
+namespace causeway::app::gpu_option_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -38,4 +38,4 @@ TEST(GpuOption, NumbersStayAsTheyAreAndNamesWantAGpu) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::gpu_option_test

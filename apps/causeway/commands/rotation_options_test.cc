@@ -7,7 +7,7 @@
 
 #include "settings.h"
 
-namespace causeway::app {
+namespace causeway::app::rotation_options_test {
 namespace {
 
 const std::vector<std::string> kModels = {"big", "small"};
@@ -173,4 +173,4 @@ TEST_F(RotationOptionsTest, AlphasAreSixteenDifferentOnesAtTheMost) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::rotation_options_test

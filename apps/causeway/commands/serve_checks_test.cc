@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace causeway::app {
+namespace causeway::app::serve_checks_test {
 namespace {
 
 using ::testing::AllOf;
@@ -101,4 +101,4 @@ TEST(ServeChecks, AHostCacheLargerThanTheMachineIsAnError) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::serve_checks_test

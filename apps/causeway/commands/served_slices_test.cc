@@ -11,7 +11,7 @@
 #include "model/random_model.h"
 #include "slice/host_rates.h"
 
-namespace causeway::app {
+namespace causeway::app::served_slices_test {
 namespace {
 
 class ServedSlicesTest : public ::testing::Test {
@@ -120,4 +120,4 @@ TEST_F(ServedSlicesTest, SlicesThatWereGivenStay) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::served_slices_test

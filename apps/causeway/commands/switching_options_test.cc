@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace causeway::app {
+namespace causeway::app::switching_options_test {
 namespace {
 
 Status apply(const std::vector<std::string>& line, simulate::SimulationOptions& slice) {
@@ -63,4 +63,4 @@ TEST(SwitchingOptions, SaysWhatIsWanted) {
 }
 
 }  // namespace
-}  // namespace causeway::app
+}  // namespace causeway::app::switching_options_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::kernels::bench {
+namespace causeway::kernels::bench::kernel_bench_test {
 namespace {
 
 TEST(KernelBench, SummarisesRunsByTheirMedians) {
@@ -26,4 +26,4 @@ TEST(KernelBench, SummarisesRunsByTheirMedians) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::bench
+}  // namespace causeway::kernels::bench::kernel_bench_test

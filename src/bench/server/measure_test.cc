@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::server {
+namespace causeway::server::measure_test {
 namespace {
 
 TEST(Measure, EveryStreamIsCompleteAndTimed) {
@@ -19,4 +19,4 @@ TEST(Measure, EveryStreamIsCompleteAndTimed) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::measure_test

@@ -10,7 +10,7 @@
 #include "device/host/host_machine.h"
 #include "transfer/link_map.h"
 
-namespace causeway::transfer::bench {
+namespace causeway::transfer::bench::bench_test {
 namespace {
 
 using device::LinkTree;
@@ -222,4 +222,4 @@ TEST(Names, OfSizes) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer::bench
+}  // namespace causeway::transfer::bench::bench_test

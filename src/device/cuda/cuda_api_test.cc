@@ -4,7 +4,7 @@
 
 #include "device/testing/fake_cuda.h"
 
-namespace causeway::device {
+namespace causeway::device::cuda_api_test {
 namespace {
 
 using testing::FakeCuda;
@@ -107,4 +107,4 @@ TEST(CudaApi, ThisMachine) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::cuda_api_test

@@ -17,7 +17,7 @@
 #include "device/cuda/cuda_machine.h"
 #include "device/testing/fake_cuda.h"
 
-namespace causeway::device {
+namespace causeway::device::cuda_host_regions_test {
 namespace {
 
 using testing::FakeCuda;
@@ -400,4 +400,4 @@ TEST_F(CudaHostRegionsTest, ThreadsRegisterAndCopyAtOnce) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::cuda_host_regions_test

@@ -7,7 +7,7 @@
 #include <future>
 #include <thread>
 
-namespace causeway::device {
+namespace causeway::device::cuda_kernel_loading_test {
 namespace {
 
 CUstream_st* stream(std::uintptr_t number) { return reinterpret_cast<CUstream_st*>(number); }
@@ -99,4 +99,4 @@ TEST(CudaFirstLaunch, AMachineThatIsGoneIsNotRespected) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::cuda_kernel_loading_test

@@ -12,7 +12,7 @@
 #include "device/testing/device_conformance.h"
 #include "device/testing/fake_cuda.h"
 
-namespace causeway::device {
+namespace causeway::device::cuda_machine_test {
 namespace {
 
 using testing::DeviceConformance;
@@ -642,4 +642,4 @@ TEST(CudaFaults, EveryCallMayFail) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::cuda_machine_test

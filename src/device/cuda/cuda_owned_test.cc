@@ -11,7 +11,7 @@
 #include "device/cuda/cuda_pinned.h"
 #include "device/testing/fake_cuda.h"
 
-namespace causeway::device {
+namespace causeway::device::cuda_owned_test {
 namespace {
 
 using testing::FakeCuda;
@@ -147,4 +147,4 @@ TEST_F(CudaOwnedTest, PinnedMemoryStaysRegisteredOnAGpuThatHangs) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::cuda_owned_test

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-namespace causeway::device {
+namespace causeway::device::cuda_stream_waits_test {
 namespace {
 
 // Long enough for the other thread to do what it must not do.
@@ -61,4 +61,4 @@ TEST(CudaStreamWaits, NoStreamBeginsToWaitDuringAHold) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::cuda_stream_waits_test

@@ -4,7 +4,7 @@
 
 #include "device/host/host_machine.h"
 
-namespace causeway::device {
+namespace causeway::device::link_rates_test {
 namespace {
 
 class LinkRatesTest : public ::testing::Test {
@@ -66,4 +66,4 @@ TEST_F(LinkRatesTest, TooLittleMemoryIsSaid) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::link_rates_test

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "device/testing/device_conformance.h"
 
-namespace causeway::device {
+namespace causeway::device::host_machine_test {
 namespace {
 
 constexpr Bytes kExtent = mib(1);
@@ -304,4 +304,4 @@ TEST(HostMachine, AWaitForASemaphoreEndsWithItsStream) {
 }
 
 }  // namespace
-}  // namespace causeway::device
+}  // namespace causeway::device::host_machine_test

@@ -6,7 +6,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::activation {
+namespace causeway::kernels::activation::activation_test {
 namespace {
 
 using testing::fresh_seed;
@@ -78,4 +78,4 @@ TEST(ActivationTest, ExtremeGates) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::activation
+}  // namespace causeway::kernels::activation::activation_test

@@ -4,7 +4,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::attention {
+namespace causeway::kernels::attention::attention_test {
 namespace {
 
 using testing::fresh_seed;
@@ -240,4 +240,4 @@ TEST(AttentionTest, LargeScoresDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::attention
+}  // namespace causeway::kernels::attention::attention_test

@@ -2,7 +2,7 @@
 
 #include "kernels/attention/cuda_parts.h"
 
-namespace causeway::kernels::attention {
+namespace causeway::kernels::attention::attention_choose_cuda_test {
 namespace {
 
 TEST(ChooseAttention, KernelsByHeads) {
@@ -51,4 +51,4 @@ TEST(ChooseAttention, AWindowIsWhatTheDeviceCanCount) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::attention
+}  // namespace causeway::kernels::attention::attention_choose_cuda_test

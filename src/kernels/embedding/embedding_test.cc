@@ -4,7 +4,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::embedding {
+namespace causeway::kernels::embedding::embedding_test {
 namespace {
 
 TEST(EmbeddingTest, CopiesTheRowsOfItsTokens) {
@@ -40,4 +40,4 @@ TEST(EmbeddingDeathTest, RefusesTokensOutsideTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::embedding
+}  // namespace causeway::kernels::embedding::embedding_test

@@ -7,7 +7,7 @@
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::gemm {
+namespace causeway::kernels::gemm::gemm_choose_cuda_test {
 namespace {
 
 CudaRequest request(std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -312,4 +312,4 @@ TEST(ChooseCuda, PlansCoverTheProduct) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::gemm
+}  // namespace causeway::kernels::gemm::gemm_choose_cuda_test

@@ -4,7 +4,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::gemm {
+namespace causeway::kernels::gemm::gemm_test {
 namespace {
 
 using testing::fresh_seed;
@@ -163,4 +163,4 @@ TEST(GemmTest, RoundsActivationsToBf16OnlyBesideBf16Weights) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::gemm
+}  // namespace causeway::kernels::gemm::gemm_test

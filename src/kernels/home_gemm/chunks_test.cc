@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace causeway::kernels::home_gemm {
+namespace causeway::kernels::home_gemm::chunks_test {
 namespace {
 
 using gemm::CudaRequest;
@@ -138,4 +138,4 @@ TEST(Chunks, GeneratedCutsCoverTheWeightOnceAndFitTheRing) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::home_gemm
+}  // namespace causeway::kernels::home_gemm::chunks_test

@@ -7,7 +7,7 @@
 #include "kernels/home_gemm/profile.h"
 #include "kernels/home_gemm/traffic.h"
 
-namespace causeway::kernels::home_gemm {
+namespace causeway::kernels::home_gemm::home_gemm_test {
 namespace {
 
 using gemm::CudaOut;
@@ -227,4 +227,4 @@ TEST(HomeTraffic, WhatIsAddedIsReadAndGateHasTwoWeights) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::home_gemm
+}  // namespace causeway::kernels::home_gemm::home_gemm_test

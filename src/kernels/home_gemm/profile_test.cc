@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::kernels::home_gemm {
+namespace causeway::kernels::home_gemm::profile_test {
 namespace {
 
 MachineProfile small() {
@@ -176,4 +176,4 @@ TEST(HomeProfile, FiguresThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::home_gemm
+}  // namespace causeway::kernels::home_gemm::profile_test

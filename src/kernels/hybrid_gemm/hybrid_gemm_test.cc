@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 
-namespace causeway::kernels::hybrid_gemm {
+namespace causeway::kernels::hybrid_gemm::hybrid_gemm_test {
 namespace {
 
 Plan plan_of(const Request& request, const SliceFacts& slice) {
@@ -172,4 +172,4 @@ TEST(HybridGemmHost, AddsBiasAndAResidualThatIsTheOutput) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::hybrid_gemm
+}  // namespace causeway::kernels::hybrid_gemm::hybrid_gemm_test

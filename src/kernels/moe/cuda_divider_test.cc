@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::moe {
+namespace causeway::kernels::moe::cuda_divider_test {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<int>::max();
@@ -40,4 +40,4 @@ TEST(Divider, DividesAsTheProcessorDoes) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::moe
+}  // namespace causeway::kernels::moe::cuda_divider_test

@@ -14,7 +14,7 @@
 #include "kernels/moe/cuda_one_token_stream.h"
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::moe {
+namespace causeway::kernels::moe::cuda_one_token_test {
 namespace {
 
 struct Stage {
@@ -201,4 +201,4 @@ TEST(OneTokenLayout, ItsPiecesLieApart) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::moe
+}  // namespace causeway::kernels::moe::cuda_one_token_test

@@ -7,7 +7,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::moe {
+namespace causeway::kernels::moe::moe_test {
 namespace {
 
 using testing::fresh_seed;
@@ -130,4 +130,4 @@ TEST(MoeTest, GroupedExpertsAgreeWithTokenByToken) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::moe
+}  // namespace causeway::kernels::moe::moe_test

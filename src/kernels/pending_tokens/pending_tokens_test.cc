@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace causeway::kernels::pending_tokens {
+namespace causeway::kernels::pending_tokens::pending_tokens_test {
 namespace {
 
 TEST(PendingTokensTest, PutsWhatWasChosenWhereItIsPending) {
@@ -21,4 +21,4 @@ TEST(PendingTokensTest, RowsThatWereNeverChosenGiveZero) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::pending_tokens
+}  // namespace causeway::kernels::pending_tokens::pending_tokens_test

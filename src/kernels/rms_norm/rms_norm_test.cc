@@ -4,7 +4,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::rms_norm {
+namespace causeway::kernels::rms_norm::rms_norm_test {
 namespace {
 
 using testing::fresh_seed;
@@ -52,4 +52,4 @@ TEST(RmsNormTest, EveryVariantAgreesWithDoublePrecision) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::rms_norm
+}  // namespace causeway::kernels::rms_norm::rms_norm_test

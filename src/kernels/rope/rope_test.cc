@@ -4,7 +4,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::rope {
+namespace causeway::kernels::rope::rope_test {
 namespace {
 
 using testing::fresh_seed;
@@ -64,4 +64,4 @@ TEST(RopeTest, PairsWithoutAFrequencyStayAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::rope
+}  // namespace causeway::kernels::rope::rope_test

@@ -10,7 +10,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::sampling {
+namespace causeway::kernels::sampling::sampling_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -200,4 +200,4 @@ TEST(SamplingTest, LogprobsAreOfTheRawLogits) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::sampling
+}  // namespace causeway::kernels::sampling::sampling_test

@@ -4,7 +4,7 @@
 
 #include "kernels/testing/near.h"
 
-namespace causeway::kernels::soft_cap {
+namespace causeway::kernels::soft_cap::soft_cap_test {
 namespace {
 
 TEST(SoftCapTest, AgreesWithDoublePrecision) {
@@ -20,4 +20,4 @@ TEST(SoftCapTest, AgreesWithDoublePrecision) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels::soft_cap
+}  // namespace causeway::kernels::soft_cap::soft_cap_test

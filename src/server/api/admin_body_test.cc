@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace causeway::server {
+namespace causeway::server::admin_body_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -81,4 +81,4 @@ TEST(AdminQuery, DepthOfHealth) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::admin_body_test

@@ -7,7 +7,7 @@
 #include "request/banned_words.h"
 #include "server/testing/byte_model.h"
 
-namespace causeway::server {
+namespace causeway::server::bad_words_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -101,4 +101,4 @@ TEST(BadWords, AreCountedWithTheBiases) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::bad_words_test

@@ -13,7 +13,7 @@
 #include "text/detokenizer.h"
 #include "text/tool_calls/tool_call_parser.h"
 
-namespace causeway::server {
+namespace causeway::server::forced_calls_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -114,4 +114,4 @@ TEST_F(ForcedCalls, ANamedToolIsCalledOnce) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::forced_calls_test

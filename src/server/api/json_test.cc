@@ -7,7 +7,7 @@
 #include "server/api/json_scan.h"
 #include "server/api/json_write.h"
 
-namespace causeway::server {
+namespace causeway::server::json_test {
 namespace {
 
 std::string nested(std::size_t depth) {
@@ -78,4 +78,4 @@ TEST(JsonWrite, PrefixesDoNotCutCharacters) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::json_test

@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::server {
+namespace causeway::server::keep_alive_test {
 namespace {
 
 std::optional<Nanos> of(const Json& value) {
@@ -73,4 +73,4 @@ TEST(KeepAlive, WhateverComesIsADurationOrNone) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::keep_alive_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::server {
+namespace causeway::server::origin_test {
 namespace {
 
 int status(std::string_view host, std::string_view origin) {
@@ -40,4 +40,4 @@ TEST(Origin, NamesThatLeadHereAreNotTaken) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::origin_test

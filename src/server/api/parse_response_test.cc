@@ -7,7 +7,7 @@
 #include "server/api/chat_body.h"
 #include "server/api/generation_request.h"
 
-namespace causeway::server {
+namespace causeway::server::parse_response_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -285,4 +285,4 @@ TEST(ParseResponse, SaysAgainWhatWasAsked) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::parse_response_test

@@ -5,7 +5,7 @@
 
 #include "server/api/generation_request.h"
 
-namespace causeway::server {
+namespace causeway::server::parse_structured_test {
 namespace {
 
 using request::ConstraintKind;
@@ -128,4 +128,4 @@ TEST(ParseStructured, WhatWouldContradictTheFormIsRefused) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::parse_structured_test

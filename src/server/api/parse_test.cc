@@ -6,7 +6,7 @@
 #include "server/api/chat_body.h"
 #include "server/api/generation_request.h"
 
-namespace causeway::server {
+namespace causeway::server::parse_test {
 namespace {
 
 MaybeError parse_chat_with(const std::string& more) {
@@ -300,4 +300,4 @@ TEST(Parse, TemplateVariablesAreKept) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::parse_test

@@ -6,7 +6,7 @@
 #include "server/api/chat_body.h"
 #include "server/api/generation_request.h"
 
-namespace causeway::server {
+namespace causeway::server::parse_tools_test {
 namespace {
 
 MaybeError parse(const std::string& more, GenerationRequest& out,
@@ -156,4 +156,4 @@ TEST(ParseTools, RefusesBadCallsByName) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::parse_tools_test

@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-namespace causeway::server {
+namespace causeway::server::route_test {
 namespace {
 
 int status_of(std::string_view method, std::string_view target, Door door = Door::kPublic) {
@@ -108,4 +108,4 @@ TEST(Authorised, ComparesWholeKeys) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::route_test

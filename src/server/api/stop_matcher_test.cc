@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace causeway::server {
+namespace causeway::server::stop_matcher_test {
 namespace {
 
 // What a stop list means for a whole text: cut at the match that starts first, shortest of those.
@@ -60,4 +60,4 @@ RC_GTEST_PROP(StopMatcher, EqualsCuttingTheWholeText, (bool include)) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::stop_matcher_test

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 
-namespace causeway::server {
+namespace causeway::server::http_endpoint_test {
 namespace {
 
 std::string read(std::string_view url) {
@@ -84,4 +84,4 @@ TEST(OtlpEndpoint, NothingThatIsTakenBreaksAHead) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::http_endpoint_test

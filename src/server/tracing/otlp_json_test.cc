@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace causeway::server {
+namespace causeway::server::otlp_json_test {
 namespace {
 
 using nlohmann::json;
@@ -93,4 +93,4 @@ TEST(OtlpJson, WhatACollectorRejects) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::otlp_json_test

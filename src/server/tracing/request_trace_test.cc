@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::server {
+namespace causeway::server::request_trace_test {
 namespace {
 
 ChoiceTrace make_run() {
@@ -204,4 +204,4 @@ TEST(RequestTrace, EverySpanLiesWithinTheRequestAndStagesLeaveNoGap) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::request_trace_test

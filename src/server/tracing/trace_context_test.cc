@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace causeway::server {
+namespace causeway::server::trace_context_test {
 namespace {
 
 constexpr std::string_view kGood = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -83,4 +83,4 @@ TEST(Sampling, TakesThePartThatIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::trace_context_test

@@ -8,7 +8,7 @@
 #include "base/testing/log_lines.h"
 #include "server/testing/collector.h"
 
-namespace causeway::server {
+namespace causeway::server::trace_exporter_test {
 namespace {
 
 using testing::Collector;
@@ -218,4 +218,4 @@ TEST_F(TraceExporterTest, TheCallerDecidesAndElseTheRatio) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::trace_exporter_test

@@ -5,7 +5,7 @@ namespace causeway::text::jinja {
 namespace {
 
 // clang-format off
-constexpr FeatureCase kCases[] = {
+constexpr FeatureCase kMoreCases[] = {
     {"{{ -1|abs }}", "1"},
     {"{{ 1 if yes else 2 + 3 }}", "1"},
     {"{{ (n, s)[0] }}", "42"},
@@ -605,6 +605,6 @@ constexpr FeatureCase kCases[] = {
 
 }  // namespace
 
-std::span<const FeatureCase> more_feature_cases() { return kCases; }
+std::span<const FeatureCase> more_feature_cases() { return kMoreCases; }
 
 }  // namespace causeway::text::jinja

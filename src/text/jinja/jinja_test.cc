@@ -12,11 +12,11 @@
 #include "text/chat_template.h"
 #include "text/jinja/feature_cases.h"
 
-namespace causeway::text {
+namespace causeway::text::jinja_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Result<std::string> render(const std::string& source, const Json& variables,
                            JinjaLimits limits = {}) {
@@ -161,7 +161,7 @@ TEST(JinjaLimits, WideLayouts) {
         "('www.a.de ' * 10**6) | urlize", "('(' * 10**7) | urlize",
         "('&lt;' * 10**7) | striptags"}) {
     const Error error = error_of(std::string("{{ ") + use + " }}", small);
-    EXPECT_THAT(error.message, testing::AnyOf(HasSubstr("bytes"), HasSubstr("steps"))) << use;
+    EXPECT_THAT(error.message, ::testing::AnyOf(HasSubstr("bytes"), HasSubstr("steps"))) << use;
   }
   for (const char* use : {"'a'.center(-(2**126)) ", "'a' | truncate(2**126, leeway=2**126)",
                           "'a'.rjust(-(2**126), 'x')", "'a' | wordwrap(2**126)"}) {
@@ -225,7 +225,7 @@ TEST(JinjaLimits, FiltersCountWhatOneValueMakesOfAnother) {
         "('a\n' * 10**4) | wordwrap(1, wrapstring='x' * 10**4)", "[1] | slice(10**7, 'x') | list",
         "([['x' * 10**6, 'y']] * 99) | urlencode"}) {
     const Error error = error_of(std::string("{{ ") + use + " }}", small);
-    EXPECT_THAT(error.message, testing::AnyOf(HasSubstr("bytes"), HasSubstr("steps"))) << use;
+    EXPECT_THAT(error.message, ::testing::AnyOf(HasSubstr("bytes"), HasSubstr("steps"))) << use;
   }
 }
 
@@ -275,4 +275,4 @@ TEST(Jinja, NotUtf8) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::jinja_test

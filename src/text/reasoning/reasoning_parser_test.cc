@@ -14,7 +14,7 @@
 #include "base/testing/test_data.h"
 #include "text/chat_template.h"
 
-namespace causeway::text {
+namespace causeway::text::reasoning_parser_test {
 namespace {
 
 using Format = ReasoningFormat;
@@ -215,4 +215,4 @@ TEST(ReasoningFormat, OfPublishedTemplates) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::reasoning_parser_test

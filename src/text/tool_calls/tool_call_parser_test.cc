@@ -11,7 +11,7 @@
 #include "base/testing/test_data.h"
 #include "text/chat_template.h"
 
-namespace causeway::text {
+namespace causeway::text::tool_call_parser_test {
 namespace {
 
 using Pieces = ToolCallParser::Pieces;
@@ -336,4 +336,4 @@ TEST(ToolCallFormat, OfPublishedTemplates) {
 }
 
 }  // namespace
-}  // namespace causeway::text
+}  // namespace causeway::text::tool_call_parser_test
