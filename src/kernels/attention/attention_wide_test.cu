@@ -1,8 +1,7 @@
 // Decode as Gemma has it, by the split kernel against the host kernel: heads of 256, soft caps of
 // scores, windows, norms by 1 + weight; of one sequence, few and many, which end anywhere, so that
 // each way of merging pieces runs. Scores differ enough for a cap or a window to be seen.
-//   attention_wide_gpu_test [--seed S] [--small]
-// --small: for compute-sanitizer
+//   attention_wide_gpu_test [--seed S]
 #include "base/testing/arguments.h"
 #include "kernels/attention/testing/case.cuh"
 
@@ -26,8 +25,8 @@ const Model kModels[] = {
     {{"one head on one, with a cap and norms", 1, {3, 3, 256}, true}, 17, 1.5f},
 };
 
-// Tokens of sequences. Up to 4 sequences have few workers; beyond 32 merging rehearses, beyond 96 it
-// goes by a list (cuda_merge.cu).
+// Tokens of sequences. Up to 4 sequences have few workers; beyond 32 merging rehearses, beyond 96
+// it goes by a list (cuda_merge.cu).
 struct Load {
   std::int64_t decode, shortest, longest;
 };
@@ -51,7 +50,7 @@ Case make_case(const Model& model, const Load& load, Random& random) {
   return c;
 }
 
-int run_all(std::uint64_t seed, bool small) {
+int run_all(std::uint64_t seed) {
   if (!testing::has_gpu()) return testing::kSkipped;
   std::printf("seed %lu\n", seed);
   cudaStream_t stream;
@@ -61,7 +60,6 @@ int run_all(std::uint64_t seed, bool small) {
   Random random(seed);
   for (const Model& model : kModels) {
     for (const Load& load : kLoads) {
-      if (small && load.longest > 40) continue;
       run_case(make_case(model, load, random), split_ways(), report, late, stream);
     }
   }
@@ -75,7 +73,6 @@ int run_all(std::uint64_t seed, bool small) {
 int main(int argc, char** argv) {
   causeway::Arguments arguments(argc, argv);
   const auto seed = arguments.number("--seed", std::uint64_t{20260101});
-  const bool small = arguments.flag("--small");
   arguments.finish();
-  return causeway::kernels::attention::run_all(seed, small);
+  return causeway::kernels::attention::run_all(seed);
 }
