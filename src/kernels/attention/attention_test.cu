@@ -298,12 +298,23 @@ void check_refusals(testing::Report& report) {
     params.window = cluster == 8 ? 100 : kNoWindow;
     report.check(!run(params, nullptr).ok(), "clusters of " + std::to_string(cluster));
   }
+  params.window = kNoWindow;
   for (const std::int64_t size : {96, 256}) {
     params.heads = {8, 2, size};
     report.check(!run(params, nullptr).ok(), "clusters for heads of " + std::to_string(size));
   }
   params.heads = {8, 0, 64};
   report.check(!run(params, nullptr).ok(), "clusters for no heads");
+  params.heads = {8, 2, 64};
+  params.cap = 1;
+  report.check(!run(params, nullptr).ok(), "clusters with a soft cap");
+  params.cap = 0;
+  const float some = 0;
+  const PrepareCuda offset{.rope_table = &some, .q_norm = &some, .norm_offset = 1};
+  params.fused_prepare = &offset;
+  const Status refused = run(params, nullptr);
+  report.check(!refused.ok() && refused.error().message.find("offset") != std::string::npos,
+               "clusters with norms with an offset");
 }
 
 void check_clusters(testing::Report& report) {
