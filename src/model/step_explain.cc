@@ -20,8 +20,8 @@ using kernels::gemm::CudaShare;
 
 std::string_view name_of(StepBuffer buffer) {
   constexpr std::string_view kNames[kStepBuffers] = {
-      "x",      "normed", "qkv",   "attended", "active",     "gate and up", "added",
-      "scores", "logits", "parts", "rope",     "local rope", "plan",        "KV"};
+      "x",      "normed", "qkv",  "attended",   "active", "gate and up", "added", "scores",
+      "logits", "parts",  "rope", "local rope", "plan",   "window plan", "KV"};
   return kNames[static_cast<std::size_t>(buffer)];
 }
 

@@ -92,7 +92,10 @@ class Maker {
   void add_front() {
     in_front_ = behind_others();
     if (facts_.experts_move) add(step::PlaceExperts{});
-    if (has_plan()) add(step::PlanAttention{windowed()});
+    if (has_plan()) {
+      if (!windowed() || !c_.global_layers.empty()) add(step::PlanAttention{false});
+      if (windowed()) add(step::PlanAttention{true});
+    }
     add(step::FillRope{});
     if (c_.local_rope_theta) add(step::FillRope{.local = true});
     const weights::WeightView* view = view_of(kEmbeddingGroup);
@@ -100,21 +103,16 @@ class Maker {
   }
 
   // Whether the split kernel, or that for few sequences, serves decode.
-  bool splits() const {
-    return kernels::attention::fuses_prepare(heads(), shape_.decode, capped());
-  }
-  // A plan holds for all layers, or they make their own.
-  bool has_plan() const {
-    const bool alike = !windowed() || c_.global_layers.empty();
-    return cluster() == 0 && splits() && alike;
-  }
+  bool splits() const { return kernels::attention::fuses_prepare(heads(), shape_.decode); }
+  bool has_plan() const { return cluster() == 0 && splits(); }
   // Whether a sequence of the step is longer than the window, or than logn attention's context.
   bool windowed() const { return shape_.long_context && c_.sliding_window != kNoWindow; }
   bool scales_queries() const { return shape_.long_context && c_.logn_context > 0; }
-  // Whether decode rows are prepared by their attention kernel: it knows no norms with an offset,
-  // and no scale of queries.
+  // Whether decode rows are prepared by their attention kernel: it knows no scale of queries, and
+  // in clusters no norms with an offset.
   bool fuses_prepare() const {
-    return splits() && !(c_.qk_norm && c_.norm_offset) && !scales_queries();
+    const bool offset = c_.qk_norm && c_.norm_offset;
+    return splits() && !(offset && cluster() > 0) && !scales_queries();
   }
 
   Status add_layer(std::int64_t layer, bool before_cut) {

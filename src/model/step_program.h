@@ -25,22 +25,23 @@ namespace causeway::model {
 
 // Where a step's results lie: CudaActivations, and what lies in kernels' workspaces.
 enum class StepBuffer : std::uint8_t {
-  kX,          // the residual stream
-  kNormed,     // bf16 [rows][hidden]
-  kQkv,        // bf16 [rows][(heads + 2 kv_heads) × head_dim]
-  kAttended,   // bf16 [rows][heads × head_dim]
-  kActive,     // bf16 [rows][intermediate]
-  kGateUp,     // bf16 [rows][2][intermediate]
-  kAdded,      // bf16 [rows][hidden], what a sublayer adds to x, before its norm
-  kScores,     // f32 [rows][experts]
-  kLogits,     // f32 [sampled][vocab]
-  kParts,      // f32 [2][rows][hidden], what x still lacks
-  kRope,       // sines and cosines of the rows
-  kLocalRope,  // those of local layers
-  kPlan,       // attention's
-  kKv,         // of this layer and step
+  kX,           // the residual stream
+  kNormed,      // bf16 [rows][hidden]
+  kQkv,         // bf16 [rows][(heads + 2 kv_heads) × head_dim]
+  kAttended,    // bf16 [rows][heads × head_dim]
+  kActive,      // bf16 [rows][intermediate]
+  kGateUp,      // bf16 [rows][2][intermediate]
+  kAdded,       // bf16 [rows][hidden], what a sublayer adds to x, before its norm
+  kScores,      // f32 [rows][experts]
+  kLogits,      // f32 [sampled][vocab]
+  kParts,       // f32 [2][rows][hidden], what x still lacks
+  kRope,        // sines and cosines of the rows
+  kLocalRope,   // those of local layers
+  kPlan,        // attention's
+  kWindowPlan,  // that of layers with a window
+  kKv,          // of this layer and step
 };
-inline constexpr int kStepBuffers = 14;
+inline constexpr int kStepBuffers = 15;
 
 // A set of buffers: bit i is StepBuffer i.
 using StepBuffers = std::uint32_t;
@@ -76,7 +77,7 @@ struct Consumed {
   int group = 0;
 };
 
-// With `windowed`, of the model's sliding window; the same in what follows it.
+// With `windowed`, of the layers within the model's sliding window, else of the others.
 struct PlanAttention {
   bool windowed = false;
 };
@@ -154,7 +155,7 @@ struct Attention {
   bool decode = false;          // there are decoding sequences
   bool prompts = false;         // there are others
   int cluster = 0;              // ParamsCuda::cluster
-  bool planned = false;         // reads the plan
+  bool planned = false;         // reads the plan, of its window or without one
   bool fused_prepare = false;   // prepares decoding rows itself
   bool behind_library = false;  // ParamsCuda::behind_library
   bool windowed = false;        // within the model's sliding window

@@ -123,7 +123,7 @@ class Checker {
       if (!last) {
         buffers_ &= set_of(StepBuffer::kX) | set_of(StepBuffer::kRope) |
                     set_of(StepBuffer::kLocalRope) | set_of(StepBuffer::kPlan) |
-                    set_of(StepBuffer::kKv);
+                    set_of(StepBuffer::kWindowPlan) | set_of(StepBuffer::kKv);
       }
     }
     for (std::size_t group = 0; group < weights_.where.size(); ++group) {
@@ -157,13 +157,17 @@ class Checker {
     buffers_ = (buffers_ | use.writes) & ~use.ended;
     if (const auto* prepare = std::get_if<step::Prepare>(&instruction)) prepares(*prepare);
     if (const auto* plan = std::get_if<step::PlanAttention>(&instruction)) {
-      EXPECT_EQ(plan->windowed, shape_.long_context && c_.sliding_window != kNoWindow);
+      const bool windows = shape_.long_context && c_.sliding_window != kNoWindow;
+      EXPECT_TRUE(windows || !plan->windowed) << "no layer is within a window";
+      EXPECT_TRUE(!windows || plan->windowed || !c_.global_layers.empty()) << "all layers are";
     }
     if (const auto* attention = std::get_if<step::Attention>(&instruction)) {
       EXPECT_EQ(attention->windowed, shape_.long_context && c_.has_window(attention->layer));
       const bool scaled = shape_.long_context && c_.logn_context > 0;
       EXPECT_TRUE(!scaled || !attention->fused_prepare) << "it does not scale queries";
       EXPECT_TRUE(!attention->windowed || attention->cluster == 0) << "clusters know no window";
+      const bool offset = c_.qk_norm && c_.norm_offset && attention->fused_prepare;
+      EXPECT_TRUE(!offset || attention->cluster == 0) << "clusters know no norms with an offset";
     }
   }
 

@@ -107,7 +107,9 @@ struct Short {
   }
   std::string operator()(const step::PlaceExperts&) const { return "places"; }
   std::string operator()(const step::CountExperts&) const { return "counts"; }
-  std::string operator()(const step::PlanAttention&) const { return "plan"; }
+  std::string operator()(const step::PlanAttention& i) const {
+    return i.windowed ? "plan windowed" : "plan";
+  }
   std::string operator()(const step::FillRope& i) const { return i.local ? "local rope" : "rope"; }
   std::string operator()(const step::Activate&) const { return "activate"; }
   std::string operator()(const step::CapLogits&) const { return "cap"; }
@@ -164,20 +166,37 @@ TEST(StepProgram, GemmaJoinsWhatSublayersAdd) {
   ModelConfig c = gemma3_27b();
   EXPECT_THAT(sequence(c, decode(8)),
               ElementsAre("plan", "rope", "local rope", "embed",                          //
-                          "norm", "qkv rows >", "prepare 0", "attention planned local",   //
+                          "norm", "qkv rows >", "attention planned fused local",          //
                           "o rows >", "norm joins -qkv -attended", "gate_up rows >",      //
                           "activate", "down rows <", "norm joins -active -gate_up",       //
-                          "qkv rows >", "prepare 0", "attention planned",                 //
+                          "qkv rows >", "attention planned fused",                        //
                           "o rows >", "norm joins -qkv -attended", "gate_up rows >",      //
                           "activate", "down rows <", "last norm joins -active -gate_up",  //
                           "head rows >"));
-  // Beyond the window layers differ, and plan for themselves.
+}
+
+TEST(StepProgram, BeyondTheWindowLayersOfEachKindHaveAPlan) {
+  ModelConfig c = gemma3_27b();
   StepShape windowed = decode(8);
   windowed.long_context = true;
-  const auto made = sequence(c, windowed);
-  EXPECT_EQ(made[0], "rope");
-  EXPECT_EQ(made[6], "attention local windowed");
-  EXPECT_EQ(made[15], "attention");
+  auto made = sequence(c, windowed);
+  EXPECT_EQ(made[0], "plan");
+  EXPECT_EQ(made[1], "plan windowed");
+  EXPECT_EQ(made[7], "attention planned fused local windowed");
+  EXPECT_EQ(made[15], "attention planned fused");
+  c.global_layers.clear();
+  c.local_rope_theta.reset();
+  made = sequence(c, windowed);
+  EXPECT_EQ(made[0], "plan windowed");
+  EXPECT_EQ(made[1], "rope") << "no layer is without the window";
+  EXPECT_EQ(made[5], "attention planned fused windowed");
+}
+
+// Clusters know no norms with an offset: their rows are prepared in front.
+TEST(StepProgram, GemmaDecodesOne) {
+  const auto made = sequence(gemma3_27b(), decode(1));
+  EXPECT_EQ(made[5], "prepare 0");
+  EXPECT_EQ(made[6], "attention small-batch local");
 }
 
 TEST(StepProgram, LognAttentionScalesQueriesBeyondTheContextAlone) {
@@ -200,9 +219,8 @@ TEST(StepProgram, CapsAreOfLogitsAndOfScores) {
   c.qk_norm = false;
   c.local_rope_theta.reset();
   const auto made = sequence(c, decode(1));
-  EXPECT_EQ(made[0], "rope");
-  EXPECT_EQ(made[4], "prepare 0");
-  EXPECT_EQ(made[5], "attention") << "neither clusters nor the split kernel know caps";
+  EXPECT_EQ(made[0], "plan");
+  EXPECT_EQ(made[5], "attention planned fused") << "clusters know no caps";
   EXPECT_EQ(made.back(), "cap");
 }
 

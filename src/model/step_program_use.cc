@@ -9,11 +9,14 @@ namespace {
 constexpr StepBuffers kX = set_of(StepBuffer::kX), kNormed = set_of(StepBuffer::kNormed),
                       kQkv = set_of(StepBuffer::kQkv), kAttended = set_of(StepBuffer::kAttended),
                       kScores = set_of(StepBuffer::kScores), kParts = set_of(StepBuffer::kParts),
-                      kRope = set_of(StepBuffer::kRope), kPlan = set_of(StepBuffer::kPlan),
-                      kKv = set_of(StepBuffer::kKv), kAdded = set_of(StepBuffer::kAdded),
-                      kLogits = set_of(StepBuffer::kLogits);
+                      kRope = set_of(StepBuffer::kRope), kKv = set_of(StepBuffer::kKv),
+                      kAdded = set_of(StepBuffer::kAdded), kLogits = set_of(StepBuffer::kLogits);
 
 StepBuffers when(bool condition, StepBuffers buffers) { return condition ? buffers : 0; }
+
+StepBuffers plan_of(bool windowed) {
+  return windowed ? set_of(StepBuffer::kWindowPlan) : set_of(StepBuffer::kPlan);
+}
 
 StepBuffers rope_of(bool local) { return local ? set_of(StepBuffer::kLocalRope) : kRope; }
 
@@ -28,7 +31,7 @@ struct UseOf {
   StepUse operator()(const step::Consumed&) const { return {}; }
   StepUse operator()(const step::PlaceExperts&) const { return {}; }
   StepUse operator()(const step::CountExperts&) const { return {}; }
-  StepUse operator()(const step::PlanAttention&) const { return {.writes = kPlan}; }
+  StepUse operator()(const step::PlanAttention& p) const { return {.writes = plan_of(p.windowed)}; }
   StepUse operator()(const step::FillRope& f) const { return {.writes = rope_of(f.local)}; }
   StepUse operator()(const step::Embed&) const { return {.writes = kX}; }
   // Parts that were added must not be added again, though they stay.
@@ -56,7 +59,8 @@ struct UseOf {
   }
   StepUse operator()(const step::Attention& a) const {
     return {.reads = kQkv | when(a.prompts || !a.fused_prepare, kKv) |
-                     when(a.fused_prepare, rope_of(a.local_rope)) | when(a.planned, kPlan),
+                     when(a.fused_prepare, rope_of(a.local_rope)) |
+                     when(a.planned, plan_of(a.windowed)),
             .writes = kAttended | when(a.fused_prepare, kKv)};
   }
   StepUse operator()(const step::Experts& e) const {

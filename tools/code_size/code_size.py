@@ -37,6 +37,7 @@ BUDGETS = (
     # Attention, without and with norms of heads.
     (r"parts.*split_kernelILi128E.*ServesE1", 15_100),
     (r"parts.*split_kernelILi128E.*ServesE2", 17_100),
+    (r"parts.*split_kernelILi256E.*ServesE0", 25_100),
     (r"small_batch_kernelILi128ELi1E", 19_600),
     (r"12merge_kernelILi128E", 8_900),
     (r"merge_many_kernelILi128E", 6_200),

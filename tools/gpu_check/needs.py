@@ -9,7 +9,7 @@ SECONDS = {
     "moe_gpu_test": 24, "cuda_executor_gpu_test": 19, "logits llama": 19, "logits qwen3": 16,
     "end to end": 9, "catalogue": 22, "racecheck hybrid_gemm": 7, "memcheck gemm": 7, "openai client": 6,
     "sampling_gpu_test": 5, "cuda_slice_gpu_test": 30, "cuda_slices_gpu_test": 30,  # these two and the next not measured
-    "cuda_stream_gpu_test": 20,
+    "cuda_stream_gpu_test": 20, "attention_wide_gpu_test": 15,  # the latter not measured
 }
 OTHER_SECONDS = 4
 

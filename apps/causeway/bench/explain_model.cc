@@ -45,9 +45,8 @@ bool front_fits(const model::ModelConfig& c, std::int64_t tokens, int sm_count) 
 
 model::StepFacts facts_of(const ExplainSettings& settings, const model::StepShape& shape) {
   const model::ModelConfig& c = settings.config;
-  // The kernel for small batches serves the heads that prepare their own rows.
   const bool few =
-      kernels::attention::fuses_prepare({c.heads, c.kv_heads, c.head_dim}, shape.decode);
+      shape.decode > 0 && kernels::attention::small_batch_serves({c.heads, c.kv_heads, c.head_dim});
   return {.sm_count = settings.sm_count,
           .small_batch_cluster = few ? kSmallBatchCluster : 0,
           .experts_front = c.moe && front_fits(c, shape.rows, settings.sm_count)};

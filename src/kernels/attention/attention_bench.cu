@@ -139,7 +139,7 @@ void enqueue_layer(const Setup& s, std::int64_t layer, cudaStream_t stream) {
   p.kv.key_offset = Bytes(layer * 2 * p.kv.value_offset.count);
   PrepareCuda prepared = s.prepare;
   prepared.kv = p.kv;
-  if (fuses_prepare(p.heads, p.decode)) {
+  if (fuses_prepare(p.heads, p.decode) && p.decode_kernel != DecodeKernel::kFlashInfer) {
     p.fused_prepare = &prepared;
   } else if (p.decode > 0) {
     must(prepare(prepared, stream));
@@ -213,6 +213,31 @@ int bench_small_batch() {
   return 0;
 }
 
+// Decode with heads of 256, by the split kernel and by FlashInfer's.
+int bench_wide() {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  const Memory memory(32);
+  cudaStream_t const stream = memory.stream;
+  const double hbm = testing::hbm_read_gb_per_s(stream, memory.pool.get(), std::int64_t{8} << 30);
+  std::printf("HBM read %.0f GB/s\nus/layer         batch  context   floor   split  FlashInfer\n",
+              hbm);
+  for (const float cap : {50.0f, 0.0f}) {
+    const Model m = cap > 0 ? Model{"Gemma-2-9B", {16, 8, 256}, 42, 12}
+                            : Model{"Gemma-3-12B", {16, 8, 256}, 48, 10};
+    for (const auto& [batch, context, ragged] : {Load{1, 1025}, Load{8, 1025}, Load{32, 1025}}) {
+      Setup s = make(m, memory, batch, context, 1, ragged);
+      s.params.cap = cap;
+      const double bytes =
+          2.0 * 2 * batch * context * static_cast<double>(m.heads.kv * m.heads.size);
+      std::printf("%-16s %5d %8d %7.2f", m.name, batch, context, bytes / hbm * 1e-3);
+      std::printf(" %7.2f", layers_us(s, stream, m.layers));
+      s.params.decode_kernel = DecodeKernel::kFlashInfer;
+      std::printf(" %11.2f\n", has_flashinfer() ? layers_us(s, stream, m.layers) : 0.0);
+    }
+  }
+  return 0;
+}
+
 int bench() {
   if (!testing::has_gpu()) return testing::kSkipped;
   const Memory memory(8192);
@@ -263,9 +288,10 @@ int bench() {
 }  // namespace
 }  // namespace causeway::kernels::attention
 
-//   attention_gpu_bench [small-batch | profile]
+//   attention_gpu_bench [small-batch | wide | profile]
 int main(int argc, char** argv) {
   using namespace causeway::kernels::attention;
   const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "wide") return bench_wide();
   return what == "small-batch" ? bench_small_batch() : what.empty() ? bench() : profile();
 }

@@ -41,7 +41,7 @@ struct PrepareCuda {
   const void* q_norm = nullptr;       // bf16 [size], or null: not normalised
   const void* k_norm = nullptr;
   float epsilon = 1e-6f;
-  float norm_offset = 0;  // norms multiply by norm_offset + weight; 0 in ParamsCuda::fused_prepare
+  float norm_offset = 0;  // norms multiply by norm_offset + weight; 0 with clusters
   // Not 0: a query at a position p ≥ logn_context is multiplied by log(p + 1) / log(logn_context),
   // behind norm and rotation. At least 2; 0 in ParamsCuda::fused_prepare.
   std::int64_t logn_context = 0;
@@ -72,7 +72,8 @@ struct ParamsCuda {
   // (written before the step): they are read while that still runs.
   bool tables_early = false;
   // plan() has been enqueued since the tables were written, by parameters that differ at most in
-  // the layer; with tables_early, it is among what was complete. Else run() plans.
+  // the layer; with tables_early, it is among what was complete. Else run() plans. Two plans stand
+  // side by side, one within a window and one without.
   bool planned = false;
   // Not null: decode rows have not been through prepare(); the decode kernel does that for them on
   // its way, by `fused_prepare`, whose qkv is q. Only the split kernel and the one for
@@ -88,10 +89,8 @@ struct ParamsCuda {
   // it.
   int cluster = 0;
   int sm_count = 0;  // SMs that the stream's context owns; 0: all that the GPU has
-  // attention.h's; not with clusters. The same in plan() and all run() that follow it.
-  std::int64_t window = kNoWindow;
-  // attention.h's; the split kernel and that for few sequences know none.
-  float cap = 0;
+  std::int64_t window = kNoWindow;  // attention.h's; not with clusters
+  float cap = 0;                    // attention.h's; not with clusters
 };
 
 // The kernel for small batches is the faster one for at most so many decode sequences, none longer
@@ -101,6 +100,8 @@ constexpr std::int64_t kSmallBatchSequences = 4;
 constexpr std::int64_t small_batch_context_max(std::int64_t sequences) {
   return sequences == 1 ? 4096 : 2048;
 }
+// The heads that it knows; pure.
+bool small_batch_serves(const Heads& heads);
 // ParamsCuda::cluster for so many; 0: the split kernel serves them. Asks the driver what the
 // current context has room for, and believes no more than its SMs hold (`sm_count`; 0: all that the
 // GPU has): keep the answer.
@@ -116,13 +117,12 @@ Status plan(const ParamsCuda& params, CudaStream stream);
 // KV of all tokens, the query tokens' own included, has been written (but for `fused_prepare`).
 Status run(const ParamsCuda& params, CudaStream stream);
 
-// Which kernel serves, with a soft cap of scores or without; pure. kBest is resolved, what the
-// build or shape does not allow is refused.
+// Which kernel serves; pure. kBest is resolved, what the build or shape does not allow is refused.
 bool has_flashinfer();
 // Whether the decode kernel is to prepare decoding rows itself (ParamsCuda::fused_prepare): it can
 // for the heads that the split kernel serves.
-bool fuses_prepare(const Heads& heads, std::int64_t decode, bool capped = false);
+bool fuses_prepare(const Heads& heads, std::int64_t decode);
 Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted);
-Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted, bool capped = false);
+Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted);
 
 }  // namespace causeway::kernels::attention

@@ -34,9 +34,9 @@ bool has_flashinfer() {
 #endif
 }
 
-bool fuses_prepare(const Heads& heads, std::int64_t decode, bool capped) {
+bool fuses_prepare(const Heads& heads, std::int64_t decode) {
   if (decode < 1) return false;
-  const auto kernel = choose_decode(heads, DecodeKernel::kBest, capped);
+  const auto kernel = choose_decode(heads, DecodeKernel::kBest);
   return kernel.ok() && *kernel == DecodeKernel::kSplit;
 }
 
@@ -54,13 +54,14 @@ Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted) {
   return serves ? PrefillKernel::kFlashInfer : PrefillKernel::kReference;
 }
 
-Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted, bool capped) {
+Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted) {
   CAUSEWAY_TRY(check(heads));
-  const bool serves = parts::split_serves(heads) && !capped;
+  const bool serves = parts::split_serves(heads);
   if (wanted == DecodeKernel::kSplit && !serves) {
     return unsupported("attention: the split kernel serves heads of 64 and 128, at most " +
                        std::to_string(parts::kSplitGroupMax) +
-                       " sharing one KV head, without a soft cap");
+                       " sharing one KV head, and of 256, at most " +
+                       std::to_string(parts::split_group_max(256)));
   }
   if (wanted == DecodeKernel::kFlashInfer) {
     CAUSEWAY_TRY(choose_prefill(heads, PrefillKernel::kFlashInfer));
@@ -71,11 +72,15 @@ Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted, bool
                                     : DecodeKernel::kReference;
 }
 
+bool small_batch_serves(const Heads& heads) {
+  return heads.size <= 128 && parts::split_serves(heads);
+}
+
 namespace parts {
 
 int choose_small_batch_cluster(const Heads& heads, std::int64_t sequences, std::int64_t room_of_4,
                                std::int64_t room_of_8) {
-  if (!split_serves(heads) || sequences < 1 || sequences > kSmallBatchSequences) return 0;
+  if (!small_batch_serves(heads) || sequences < 1 || sequences > kSmallBatchSequences) return 0;
   const std::int64_t clusters = sequences * heads.kv;
   // Of two CTAs the split kernel has as many workers, and no rounds.
   return clusters <= room_of_8 ? 8 : clusters <= room_of_4 ? 4 : 0;

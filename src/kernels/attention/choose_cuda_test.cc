@@ -10,14 +10,13 @@ TEST(ChooseAttention, KernelsByHeads) {
   EXPECT_FALSE(choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok());
   EXPECT_EQ(*choose_decode({4, 2, 96}, DecodeKernel::kBest), DecodeKernel::kReference);
   EXPECT_EQ(*choose_decode({28, 4, 128}, DecodeKernel::kBest), DecodeKernel::kSplit);
-  EXPECT_FALSE(choose_decode({28, 4, 128}, DecodeKernel::kSplit, true).ok()) << "a soft cap";
+  EXPECT_EQ(*choose_decode({16, 8, 256}, DecodeKernel::kBest), DecodeKernel::kSplit);
+  EXPECT_EQ(*choose_decode({8, 1, 256}, DecodeKernel::kBest), DecodeKernel::kSplit);
   EXPECT_FALSE(choose_decode({4, 2, 96}, DecodeKernel::kFlashInfer).ok());
   const auto other = has_flashinfer() ? DecodeKernel::kFlashInfer : DecodeKernel::kReference;
-  for (const bool capped : {false, true}) {
-    EXPECT_EQ(*choose_decode({8, 4, 256}, DecodeKernel::kBest, capped), other);
-    EXPECT_EQ(*choose_decode({34, 2, 64}, DecodeKernel::kBest, capped), other);
-  }
-  EXPECT_EQ(*choose_decode({28, 4, 128}, DecodeKernel::kBest, true), other);
+  EXPECT_EQ(*choose_decode({9, 1, 256}, DecodeKernel::kBest), other) << "nine heads on one";
+  EXPECT_EQ(*choose_decode({34, 2, 64}, DecodeKernel::kBest), other);
+  EXPECT_FALSE(choose_decode({9, 1, 256}, DecodeKernel::kSplit).ok());
   EXPECT_FALSE(choose_prefill({4, 2, 96}, PrefillKernel::kFlashInfer).ok());
   EXPECT_EQ(*choose_prefill({4, 2, 96}, PrefillKernel::kBest), PrefillKernel::kReference);
 }
@@ -27,8 +26,8 @@ TEST(ChooseAttention, DecodeRowsArePreparedByTheSplitKernel) {
   EXPECT_TRUE(fuses_prepare({32, 8, 128}, 300));
   EXPECT_FALSE(fuses_prepare({32, 8, 128}, 0));
   EXPECT_FALSE(fuses_prepare({4, 2, 96}, 1));
-  EXPECT_FALSE(fuses_prepare({8, 4, 256}, 1));
-  EXPECT_FALSE(fuses_prepare({32, 8, 128}, 1, true));
+  EXPECT_TRUE(fuses_prepare({8, 4, 256}, 1));
+  EXPECT_FALSE(fuses_prepare({32, 2, 256}, 1));
 }
 
 TEST(ChooseAttention, ClustersOfSmallBatches) {
@@ -39,6 +38,7 @@ TEST(ChooseAttention, ClustersOfSmallBatches) {
   EXPECT_EQ(choose_small_batch_cluster({32, 1, 128}, 5, 30, 15), 0) << "too many sequences";
   EXPECT_EQ(choose_small_batch_cluster({32, 8, 128}, 1, 7, 3), 0) << "too few multiprocessors";
   EXPECT_EQ(choose_small_batch_cluster({32, 8, 96}, 1, 30, 15), 0);
+  EXPECT_EQ(choose_small_batch_cluster({16, 8, 256}, 1, 30, 15), 0);
   EXPECT_EQ(choose_small_batch_cluster({34, 2, 64}, 1, 30, 15), 0) << "17 heads on one";
   EXPECT_EQ(choose_small_batch_cluster({32, 8, 128}, 0, 30, 15), 0);
 }

@@ -10,7 +10,7 @@ constexpr int kTile = 16;  // tokens
 
 __device__ inline int tiles_of(int length) { return (length + kTile - 1) / kTile; }
 
-// 2^x, x ≤ 0, by the instruction that exp2f() is made of. That scales around it for results below
+// 2^x by the instruction that exp2f() is made of. That scales around it for results below
 // 2^-126, in three instructions more; here they are 0. All others are the same to the bit.
 __device__ __forceinline__ float exp2_flushed(float x) {
   float y;
@@ -57,10 +57,12 @@ inline DecodeArgs decode_args(const ParamsCuda& p) {
 inline FusedPrepareArgs fused_prepare_args(const ParamsCuda& p) {
   if (p.fused_prepare == nullptr) return {};
   return {p.fused_prepare->rope_table, static_cast<const __nv_bfloat16*>(p.fused_prepare->q_norm),
-          static_cast<const __nv_bfloat16*>(p.fused_prepare->k_norm), p.fused_prepare->epsilon};
+          static_cast<const __nv_bfloat16*>(p.fused_prepare->k_norm), p.fused_prepare->epsilon,
+          p.fused_prepare->norm_offset};
 }
 
 // Of scores whose exponentials have the base 2.
-inline float scale_log2_of(const ParamsCuda& p) { return p.scale * 1.4426950408889634f; }
+constexpr float kLog2E = 1.4426950408889634f;
+inline float scale_log2_of(const ParamsCuda& p) { return p.scale * kLog2E; }
 
 }  // namespace causeway::kernels::attention::parts

@@ -31,6 +31,7 @@ struct FusedPrepareArgs {
   const __nv_bfloat16* q_norm;  // [size] or null
   const __nv_bfloat16* k_norm;
   float epsilon;
+  float norm_offset;  // norms multiply by norm_offset + weight; of PreparedRows alone
 };
 
 // Cosines and sines of a token for the elements that a lane holds of a PreparedHead.
@@ -145,7 +146,7 @@ struct PreparedRows {
   // All lanes: rows [first, first + count). `angles`: the token's row of the table.
   static __device__ __forceinline__ void prepare(char* rows, int first, int count,
                                                  const float* angles, bool norm, const Gains& gains,
-                                                 float epsilon, int lane) {
+                                                 const FusedPrepareArgs& args, int lane) {
     const int chunk = lane % kTeam;
 #pragma unroll 1
     for (int from = 0; from < count; from += kAtOnce) {
@@ -156,7 +157,7 @@ struct PreparedRows {
       float low[8], high[8];
       widen(*low_place, low);
       widen(*high_place, high);
-      if (norm) scale(low, high, gains, epsilon);
+      if (norm) scale(low, high, gains, args);
 #pragma unroll
       for (int i = 0; i < 8; i += 4) {
         const auto* four = reinterpret_cast<const float4*>(angles + chunk * 8 + i);
@@ -176,7 +177,7 @@ struct PreparedRows {
 
   // The norm. Sums in instructions: every instance of a kernel must round alike.
   static __device__ __forceinline__ void scale(float (&low)[8], float (&high)[8],
-                                               const Gains& gains, float epsilon) {
+                                               const Gains& gains, const FusedPrepareArgs& args) {
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -187,14 +188,15 @@ struct PreparedRows {
     for (int lanes = kTeam / 2; lanes > 0; lanes /= 2) {
       squares += __shfl_xor_sync(0xFFFFFFFFu, squares, lanes);
     }
-    const float factor = norm_factor(squares, kSize, epsilon);
+    const float factor = norm_factor(squares, kSize, args.epsilon);
+    const float shift = __fmul_rn(factor, args.norm_offset);
     float gain[2][8];
     widen(gains.half[0], gain[0]);
     widen(gains.half[1], gain[1]);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      low[i] = __fmul_rn(low[i], __fmul_rn(factor, gain[0][i]));
-      high[i] = __fmul_rn(high[i], __fmul_rn(factor, gain[1][i]));
+      low[i] = __fmul_rn(low[i], __fmaf_rn(factor, gain[0][i], shift));
+      high[i] = __fmul_rn(high[i], __fmaf_rn(factor, gain[1][i], shift));
     }
   }
 };

@@ -241,17 +241,19 @@ __global__ void __maxnreg__(merge_registers(kShared, kRehearses))
 template <int kSize>
 int merge_party_bits(int sequences, int heads) {
   constexpr int kTeams = kMergeThreads / (kSize / 4);
-  int bits = kTeams == 8 ? 3 : 4;
-  static_assert(kTeams == 8 || kTeams == 16);
-  while (1 << bits > 128 / kSize && sequences * heads > kMergeCtasMax * (kTeams >> bits)) --bits;
+  constexpr int kAtLeast = kSize < 128 ? 128 / kSize : 1;
+  int bits = kTeams == 4 ? 2 : kTeams == 8 ? 3 : 4;
+  static_assert(kTeams == 4 || kTeams == 8 || kTeams == 16);
+  while (1 << bits > kAtLeast && sequences * heads > kMergeCtasMax * (kTeams >> bits)) --bits;
   return bits;
 }
 
-// What few sequences of few heads run has neither of what others need.
+// What few sequences of few heads run has neither of what others need. Of 64 a head always has
+// several teams; of 256, which is rare, one instance serves.
 template <int kSize>
 auto choose_merge(const Items& items) {
-  if constexpr (kSize == 64) {
-    return merge_kernel<64, true, true>;
+  if constexpr (kSize != 128) {
+    return merge_kernel<kSize, true, true>;
   } else {
     if (items.parties == 1) return merge_kernel<kSize, false, true>;
     return items.rehearses ? merge_kernel<kSize, true, true> : merge_kernel<kSize, true, false>;
@@ -284,6 +286,7 @@ Status launch_merge(const SplitArgs& split, CudaStream stream) {
 
 Status merge_pieces(const SplitArgs& args, std::int64_t size, CudaStream stream) {
   if (args.sequences > kManyBeyond) return merge_many(args, size, stream);
+  if (size == 256) return launch_merge<256>(args, stream);
   return size == 64 ? launch_merge<64>(args, stream) : launch_merge<128>(args, stream);
 }
 

@@ -107,7 +107,7 @@ struct Merged {
   }
 };
 
-// Enqueues merge_many_kernel, for heads of 64 or 128.
+// Enqueues merge_many_kernel, for heads of 64, 128 or 256.
 Status merge_many(const SplitArgs& args, std::int64_t size, CudaStream stream);
 
 }  // namespace causeway::kernels::attention::parts

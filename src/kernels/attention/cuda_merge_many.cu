@@ -108,7 +108,12 @@ __global__ void __launch_bounds__(kMergeThreads)
   for (int t = 0; t < kManyItems; ++t) {
     if (items[t].count > 0) merged[t].store(out + int64_t{items[t].target} * (kSize * 2));
   }
-  __syncwarp();  // all have read
+  // All of the team have read.
+  if constexpr (kTeam > 32) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
 #pragma unroll
   for (int t = 0; t < kManyItems; ++t) {
     drop_pieces<kSize>(reinterpret_cast<const char*>(a.partial), items[t], step, element);
@@ -139,6 +144,7 @@ Status launch_many(const SplitArgs& split, CudaStream stream) {
 }  // namespace
 
 Status merge_many(const SplitArgs& args, std::int64_t size, CudaStream stream) {
+  if (size == 256) return launch_many<256>(args, stream);
   return size == 64 ? launch_many<64>(args, stream) : launch_many<128>(args, stream);
 }
 

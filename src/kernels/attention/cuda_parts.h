@@ -22,16 +22,22 @@ Status run_reference(const ParamsCuda& params, std::int64_t first, std::int64_t 
 Status run_split(const ParamsCuda& params, CudaStream stream);
 Status run_split_plan(const ParamsCuda& params, CudaStream stream);
 Bytes split_workspace(const Heads& heads, std::int64_t sequences);
-// Query heads of a KV head that the split kernel serves at most, and its head sizes.
+// Query heads of a KV head that the split kernel serves at most, KV heads, and head sizes. Of 256 a
+// warp has registers for the sums of eight heads.
 constexpr std::int64_t kSplitGroupMax = 16;
 constexpr std::int64_t kSplitKvMax = 512;
+constexpr std::int64_t split_group_max(std::int64_t size) {
+  return size < 256 ? kSplitGroupMax : 8;
+}
+constexpr std::int64_t split_kv_max(std::int64_t size) { return size < 256 ? kSplitKvMax : 256; }
 constexpr bool split_serves(const Heads& heads) {
-  return (heads.size == 64 || heads.size == 128) && heads.kv >= 1 && heads.kv <= kSplitKvMax &&
-         heads.query / heads.kv <= kSplitGroupMax;
+  return (heads.size == 64 || heads.size == 128 || heads.size == 256) && heads.kv >= 1 &&
+         heads.kv <= split_kv_max(heads.size) &&
+         heads.query / heads.kv <= split_group_max(heads.size);
 }
 
-// Sequences [0, decode) by clusters of CTAs, one launch and no plan: for heads that the split
-// kernel serves, at most 65,535 sequences, and fast for few.
+// Sequences [0, decode) by clusters of CTAs, one launch and no plan: for heads that
+// small_batch_serves(), at most 65,535 sequences, and fast for few.
 constexpr int kSmallBatchClusterMax = 16;  // CTAs
 // How many clusters of so many CTAs the current context has room for at once, each CTA on an SM of
 // its own: those of a cluster lie together. 0: the driver does not say.

@@ -136,7 +136,20 @@ __global__ void __launch_bounds__(kThreads) plan_kernel(const SplitArgs a) {
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-std::int64_t slots_max(const Heads& heads) { return kCtasMax * kWarpsMax / heads.kv; }
+// Shared memory of a worker.
+int worker_bytes(std::int64_t size, int slot_bytes) {
+  return size == 64    ? Ring<64>::worker_bytes(slot_bytes)
+         : size == 128 ? Ring<128>::worker_bytes(slot_bytes)
+                       : Ring<256>::worker_bytes(slot_bytes);
+}
+
+int warps_max(std::int64_t size, int slot_bytes) {
+  return std::min(kWarpsMax, kSharedMax / worker_bytes(size, slot_bytes));
+}
+
+std::int64_t slots_max(const Heads& heads) {
+  return kCtasMax * warps_max(heads.size, 0) / heads.kv;
+}
 
 // Rows of the query heads that share a KV head, of all pieces.
 std::int64_t piece_rows(const Heads& heads) {
@@ -149,11 +162,21 @@ void cut(const Heads& heads, int sms, SplitArgs& a) {
   const bool few = a.sequences <= kSplitSmallBatch;
   a.early_tiles = few ? 8 : 1;
   a.slot_bytes = few ? 0 : a.group * static_cast<int>(heads.size) * 2;
-  const int of_worker = heads.size == 64 ? Ring<64>::worker_bytes(a.slot_bytes)
-                                         : Ring<128>::worker_bytes(a.slot_bytes);
-  a.warps = few ? kSplitWarpsSmallBatch : std::min(kWarpsMax, kSharedMax / of_worker);
+  a.warps = few ? split_warps_small_batch(heads.size) : warps_max(heads.size, a.slot_bytes);
   a.ctas = std::min(std::max(sms, (a.kv_heads + a.warps - 1) / a.warps), kCtasMax);
   a.slots = a.ctas * a.warps / a.kv_heads;
+}
+
+// Of slot_plan and crossing, and of all that is planned.
+std::int64_t slot_plan_bytes(const Heads& heads) {
+  return aligned(slots_max(heads) * static_cast<std::int64_t>(sizeof(SlotPlan)));
+}
+std::int64_t crossing_bytes(const Heads& heads) {
+  return aligned(slots_max(heads) * static_cast<std::int64_t>(sizeof(SequencePlan)));
+}
+std::int64_t plan_bytes(const Heads& heads, std::int64_t sequences) {
+  return slot_plan_bytes(heads) + crossing_bytes(heads) +
+         aligned(sequences * static_cast<std::int64_t>(sizeof(SequencePlan)));
 }
 
 }  // namespace
@@ -161,9 +184,7 @@ void cut(const Heads& heads, int sms, SplitArgs& a) {
 Bytes split_workspace(const Heads& heads, std::int64_t sequences) {
   if (!split_serves(heads)) return Bytes(0);
   return Bytes(aligned(piece_rows(heads) * 8) + aligned(piece_rows(heads) * heads.size * 4) +
-               aligned(slots_max(heads) * static_cast<std::int64_t>(sizeof(SlotPlan))) +
-               aligned(slots_max(heads) * static_cast<std::int64_t>(sizeof(SequencePlan))) +
-               aligned(sequences * static_cast<std::int64_t>(sizeof(SequencePlan))));
+               2 * plan_bytes(heads, sequences));  // within a window, and without
 }
 
 Result<SplitArgs> split_args(const ParamsCuda& p) {
@@ -183,16 +204,18 @@ Result<SplitArgs> split_args(const ParamsCuda& p) {
   cut(p.heads, sms, a);
   a.tables_early = p.tables_early && p.planned;
   a.prepare = fused_prepare_args(p);
-  a.scale_log2 = scale_log2_of(p);
+  a.scale_log2 = p.cap > 0 ? 2 * kLog2E * p.scale / p.cap : scale_log2_of(p);
+  a.cap_log2 = p.cap * kLog2E;
   char* memory = static_cast<char*>(p.workspace);
   a.state = reinterpret_cast<float2*>(memory);
   memory += aligned(piece_rows(p.heads) * 8);
   a.partial = reinterpret_cast<float*>(memory);
   memory += aligned(piece_rows(p.heads) * p.heads.size * 4);
+  if (a.window != kNoDeviceWindow) memory += plan_bytes(p.heads, p.sequences);
   a.slot_plan = reinterpret_cast<SlotPlan*>(memory);
-  memory += aligned(slots_max(p.heads) * static_cast<std::int64_t>(sizeof(SlotPlan)));
+  memory += slot_plan_bytes(p.heads);
   a.crossing = reinterpret_cast<SequencePlan*>(memory);
-  memory += aligned(slots_max(p.heads) * static_cast<std::int64_t>(sizeof(SequencePlan)));
+  memory += crossing_bytes(p.heads);
   a.sequence_plan = reinterpret_cast<SequencePlan*>(memory);
   return a;
 }

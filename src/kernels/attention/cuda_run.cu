@@ -21,7 +21,7 @@ Status check(const ParamsCuda& p) {
         "attention: frames, their parts and the rows of q must be aligned to 16 bytes");
   }
   if (p.cluster < 0 || p.cluster == 1 || p.cluster > parts::kSmallBatchClusterMax ||
-      (p.cluster & (p.cluster - 1)) != 0 || (p.cluster > 0 && !parts::split_serves(p.heads))) {
+      (p.cluster & (p.cluster - 1)) != 0 || (p.cluster > 0 && !small_batch_serves(p.heads))) {
     return invalid_argument("attention: no clusters of " + std::to_string(p.cluster) +
                             " CTAs serve " + std::to_string(p.heads.query) + "/" +
                             std::to_string(p.heads.kv) + " heads of " +
@@ -34,9 +34,9 @@ Status check(const ParamsCuda& p) {
   if (!(p.cap >= 0) || (p.cap > 0 && p.cluster > 0)) {
     return invalid_argument("attention: a soft cap is above 0, and clusters know none");
   }
-  if (p.fused_prepare != nullptr && p.fused_prepare->q_norm != nullptr &&
+  if (p.cluster > 0 && p.fused_prepare != nullptr && p.fused_prepare->q_norm != nullptr &&
       p.fused_prepare->norm_offset != 0) {
-    return invalid_argument("attention: norms with an offset are for prepare()");
+    return invalid_argument("attention: clusters know no norms with an offset");
   }
   if (p.fused_prepare != nullptr && p.fused_prepare->logn_context != 0) {
     return invalid_argument("attention: queries are scaled by prepare()");
@@ -53,7 +53,7 @@ Status check(const ParamsCuda& p) {
 
 Status run_decode(const ParamsCuda& p, CudaStream stream) {
   if (p.cluster > 0) return parts::run_small_batch(p, stream);
-  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel, p.cap > 0));
+  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel));
   if (decode == DecodeKernel::kSplit) return parts::run_split(p, stream);
   if (p.fused_prepare != nullptr) {
     return invalid_argument("attention: only the split kernel prepares rows itself");
@@ -67,7 +67,7 @@ Status run_decode(const ParamsCuda& p, CudaStream stream) {
 
 // Whether FlashInfer serves decoding sequences too: then they are prompts of one token.
 Result<bool> all_by_flashinfer(const ParamsCuda& p, PrefillKernel prefill) {
-  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel, p.cap > 0));
+  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(p.heads, p.decode_kernel));
   return p.decode > 0 && p.cluster == 0 && p.fused_prepare == nullptr &&
          decode == DecodeKernel::kFlashInfer && prefill == PrefillKernel::kFlashInfer;
 }
@@ -80,7 +80,7 @@ Bytes workspace_bytes(const Heads& heads, std::int64_t sequences, std::int64_t t
 }
 
 int small_batch_cluster(const Heads& heads, std::int64_t sequences, int sm_count) {
-  if (sequences > kSmallBatchSequences || !parts::split_serves(heads)) return 0;
+  if (sequences > kSmallBatchSequences || !small_batch_serves(heads)) return 0;
   const auto room = [&](int cluster) {
     const std::int64_t fit = parts::small_batch_room(heads, cluster);
     return sm_count > 0 ? std::min<std::int64_t>(fit, sm_count / cluster) : fit;
@@ -90,8 +90,7 @@ int small_batch_cluster(const Heads& heads, std::int64_t sequences, int sm_count
 
 Status plan(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_TRY(check(params));
-  CAUSEWAY_ASSIGN(const DecodeKernel decode,
-                  choose_decode(params.heads, params.decode_kernel, params.cap > 0));
+  CAUSEWAY_ASSIGN(const DecodeKernel decode, choose_decode(params.heads, params.decode_kernel));
   if (params.decode == 0 || params.cluster > 0 || decode != DecodeKernel::kSplit) return {};
   return parts::run_split_plan(params, stream);
 }

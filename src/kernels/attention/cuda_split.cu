@@ -38,7 +38,7 @@ constexpr unsigned kAll = 0xFFFFFFFFu;
 enum class Serves {
   kAny,
   // Tokens that are not prepared yet, a plan that may be read early, frames of at least a tile, up
-  // to eight query heads, places for queries; no window.
+  // to eight query heads, places for queries; no window, no soft cap.
   kCommon,
   kCommonWithNorms,  // of q and of k
 };
@@ -120,10 +120,12 @@ struct Worker {
   using Shared = Ring<kSize>;
   using Rows = PreparedRows<kSize>;
   static constexpr bool kCommon = kServes != Serves::kAny;
-  static constexpr int kEights = kCommon ? 1 : kSplitGroupMax / 8;
+  static constexpr int kGroupMax = kCommon ? 8 : static_cast<int>(split_group_max(kSize));
+  static constexpr int kEights = kGroupMax / 8;
   static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
   static constexpr int kRowsAtOnce = 32 / kChunks;
+  static constexpr int kRowsUnrolled = kSize < 256 ? 1 : 4;  // of frames smaller than a tile
 
   const SplitArgs& a;
   Tables& tables;
@@ -214,7 +216,7 @@ struct Worker {
       own_position = position_of_own;
     }
     const char* source = a.keys + (kv_head * kSize * 2 + lane % kChunks * 16);
-#pragma unroll 1
+#pragma unroll kRowsUnrolled
     for (int row = lane / kChunks; row < kTile; row += kRowsAtOnce) {
       const int64_t offset = __shfl_sync(kAll, mine, row);
       copy_row(tile_of(stage), row, source + offset, row < count, row != own_row);
@@ -258,17 +260,25 @@ struct Worker {
     }
   }
   __device__ void ask_for_rope(const Tile& at, int stage) const {
-    if (!has_slots() || lane * 4 >= kSize) return;
-    ptx::copy_async(ring + static_cast<uint32_t>(rope_offset(stage) + lane * 16),
-                    rope_row_of(at.sequence) + lane * 4, true);
+    if (!has_slots()) return;
+#pragma unroll
+    for (int first = 0; first < kSize / 4; first += 32) {
+      const int four = first + lane;
+      if (four >= kSize / 4) continue;
+      ptx::copy_async(ring + static_cast<uint32_t>(rope_offset(stage) + four * 16),
+                      rope_row_of(at.sequence) + four * 4, true);
+    }
   }
   // k and v of the token as the product left them, into their rows of the sequence's last tile.
   __device__ void load_own(const Tile& at, int stage) const {
-    if (lane >= 2 * kChunks) return;
-    const int chunk = lane % kChunks, part = lane / kChunks;
-    const int head = a.kv_heads * (a.group + part) + kv_head;
-    ptx::copy_async(tile_of(stage) + part * kTileBytes + place<kSize>(at.rest - 1, chunk),
-                    row_of(at.sequence) + head * kSize + chunk * 8, true);
+#pragma unroll
+    for (int first = 0; first < 2 * kChunks; first += 32) {
+      const int piece = first + lane, chunk = piece % kChunks, part = piece / kChunks;
+      if (piece >= 2 * kChunks) continue;
+      const int head = a.kv_heads * (a.group + part) + kv_head;
+      ptx::copy_async(tile_of(stage) + part * kTileBytes + place<kSize>(at.rest - 1, chunk),
+                      row_of(at.sequence) + head * kSize + chunk * 8, true);
+    }
   }
   // All of that. `slot` is for the queries if the tile begins a sequence. True if there was any.
   __device__ bool load_beside(const Tile& at, int stage, int slot) const {
@@ -281,11 +291,14 @@ struct Worker {
 
   // Without slots: queries and RoPE row into a stage that nothing is in, as its K and its V.
   __device__ void fetch_beside(const Tile& at, int stage) const {
-    constexpr int kPieces = kSplitGroupMax * kChunks / 32;
+    constexpr int kPieces = kGroupMax * kChunks / 32;
     __syncwarp();
-    if (fused_prepare() && lane * 4 < kSize) {
-      *reinterpret_cast<float4*>(memory + stage_offset(stage) + kTileBytes + lane * 16) =
-          *reinterpret_cast<const float4*>(rope_row_of(at.sequence) + lane * 4);
+#pragma unroll
+    for (int first = 0; first < kSize / 4; first += 32) {
+      const int four = first + lane;
+      if (!fused_prepare() || four >= kSize / 4) continue;
+      *reinterpret_cast<float4*>(memory + stage_offset(stage) + kTileBytes + four * 16) =
+          *reinterpret_cast<const float4*>(rope_row_of(at.sequence) + four * 4);
     }
     if (at.begins) {
       const uint4* source = reinterpret_cast<const uint4*>(queries_of(at.sequence));
@@ -321,7 +334,7 @@ struct Worker {
       Rows::prepare(
           memory + (of_queries ? queries : stage_offset(stage)), of_queries ? 0 : at.rest - 1,
           of_queries ? a.group : 1, reinterpret_cast<const float*>(angles),
-          norm(of_queries ? a.prepare.q_norm : a.prepare.k_norm), gains, a.prepare.epsilon, lane);
+          norm(of_queries ? a.prepare.q_norm : a.prepare.k_norm), gains, a.prepare, lane);
       __syncwarp();
     }
     if (of_queries) {
@@ -344,15 +357,22 @@ struct Worker {
     __syncwarp();  // the queries' place may be written again
   }
   __device__ void store_own(const Tile& at, int stage) const {
-    const int chunk = lane % kChunks, part = lane / kChunks;
     const int64_t frame = __shfl_sync(kAll, own_frame, stage);
     const int64_t position = __shfl_sync(kAll, own_position, stage);
     char* in_frame = a.keys + frame * a.frame_bytes + position * a.token_stride +
-                     (kv_head * kSize * 2 + chunk * 16);
-    if (lane >= 2 * kChunks) return;
-    *reinterpret_cast<uint4*>(in_frame + (part == 0 ? 0 : a.value_offset)) =
-        *reinterpret_cast<const uint4*>(memory + stage_offset(stage) + part * kTileBytes +
-                                        place<kSize>(at.rest - 1, chunk));
+                     (kv_head * kSize * 2 + lane % kChunks * 16);
+#pragma unroll
+    for (int first = 0; first < 2 * kChunks; first += 32) {
+      const int piece = first + lane, chunk = piece % kChunks, part = piece / kChunks;
+      if (piece >= 2 * kChunks) continue;
+      *reinterpret_cast<uint4*>(in_frame + (part == 0 ? 0 : a.value_offset)) =
+          *reinterpret_cast<const uint4*>(memory + stage_offset(stage) + part * kTileBytes +
+                                          place<kSize>(at.rest - 1, chunk));
+    }
+  }
+  // By an exponential: the GPU's own tanh is off by 2^-11, with a cap of 50 by 0.02.
+  __device__ float capped(float exponent) const {
+    return a.cap_log2 * (1.0f - __fdividef(2.0f, 1.0f + exp2_flushed(exponent)));
   }
 
   __device__ void add_tile(int rest, int stage) {
@@ -379,7 +399,8 @@ struct Worker {
       float score[4];
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        const float sum = __fmul_rn(sums[n][0][c] + sums[n][1][c], a.scale_log2);
+        float sum = __fmul_rn(sums[n][0][c] + sums[n][1][c], a.scale_log2);
+        if (!kCommon && a.cap_log2 > 0) sum = capped(sum);
         score[c] = left > c / 2 * 8 ? sum : -INFINITY;
       }
       add_weights(n, score);
@@ -481,13 +502,12 @@ struct Worker {
     const int64_t row = static_cast<int64_t>(sequence * a.kv_heads + kv_head) * a.group;
     char* target = whole ? reinterpret_cast<char*>(a.out + row * kSize) + lane * 8
                          : reinterpret_cast<char*>(a.partial + piece * kSize) + lane * 16;
-    const int four = lane % kFours;
 #pragma unroll 1
-    for (int first = 0; first < a.group; first += 32 / kFours) {
-      const int head = first + lane / kFours;
+    for (int first = 0; first < a.group * kFours; first += 32) {
+      const int head = (first + lane) / kFours, four = (first + lane) % kFours;
       const float4 x = *reinterpret_cast<const float4*>(memory + stage_offset(stage) +
                                                         sum_place(head, four / 2) + four % 2 * 16);
-      const int n = first / 8;
+      const int n = head / 8;
       const float even = __shfl_sync(kAll, inverse[n == 0 ? 0 : kEights - 1][0], head % 8 / 2);
       const float odd = __shfl_sync(kAll, inverse[n == 0 ? 0 : kEights - 1][1], head % 8 / 2);
       const float factor = head % 2 == 0 ? even : odd;
@@ -654,17 +674,24 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
 template <int kSize>
 Status launch_split(const SplitArgs& a, bool behind_library, CudaStream stream) {
   const bool norms = a.prepare.q_norm != nullptr;
-  const bool common = a.prepare.table != nullptr && a.tables_early && a.block_tokens >= kTile &&
+  [[maybe_unused]] const bool common =
+      a.prepare.table != nullptr && a.tables_early && a.block_tokens >= kTile &&
                       a.group <= 8 && a.slot_bytes != 0 && a.early_tiles == 1 &&
-                      a.window == kNoDeviceWindow && norms == (a.prepare.k_norm != nullptr);
+                      a.window == kNoDeviceWindow && a.cap_log2 == 0 &&
+                      norms == (a.prepare.k_norm != nullptr);
   const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(a.ctas)),
                              .block = dim3(static_cast<unsigned>(a.warps * 32)),
                              .shared_bytes = a.warps * Ring<kSize>::worker_bytes(a.slot_bytes),
                              .shared_bytes_max = kSharedMax,
                              .behind_library = behind_library};
-  auto* kernel = !common ? split_kernel<kSize, Serves::kAny>
-                 : norms ? split_kernel<kSize, Serves::kCommonWithNorms>
-                         : split_kernel<kSize, Serves::kCommon>;
+  auto* kernel = split_kernel<kSize, Serves::kAny>;
+  // Of heads of 256 a model's frames are smaller than a tile.
+  if constexpr (kSize < 256) {
+    if (common) {
+      kernel = norms ? split_kernel<kSize, Serves::kCommonWithNorms>
+                     : split_kernel<kSize, Serves::kCommon>;
+    }
+  }
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, kernel, a,
                       of_worker_by(static_cast<unsigned>(a.kv_heads))));
   return merge_pieces(a, kSize, stream);
@@ -680,8 +707,10 @@ Status run_split_plan(const ParamsCuda& params, CudaStream stream) {
 Status run_split(const ParamsCuda& params, CudaStream stream) {
   CAUSEWAY_ASSIGN(const SplitArgs args, split_args(params));
   if (!params.planned) CAUSEWAY_TRY(run_plan(args, stream));
-  return params.heads.size == 64 ? launch_split<64>(args, params.behind_library, stream)
-                                 : launch_split<128>(args, params.behind_library, stream);
+  const bool behind_library = params.behind_library;
+  if (params.heads.size == 256) return launch_split<256>(args, behind_library, stream);
+  return params.heads.size == 64 ? launch_split<64>(args, behind_library, stream)
+                                 : launch_split<128>(args, behind_library, stream);
 }
 
 }  // namespace causeway::kernels::attention::parts

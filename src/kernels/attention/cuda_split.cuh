@@ -13,7 +13,8 @@ constexpr int kCtasMax = 160;  // SMs that are used at most
 // Workers of a CTA; one CTA an SM. Few leave room beside them for a CTA of the products in front
 // and behind, which fills its ring with weights meanwhile (kernels/gemm, CudaShare); with many
 // sequences the KV is worth more bytes on their way.
-constexpr int kSplitWarpsSmallBatch = 4, kWarpsMax = 8;
+constexpr int kWarpsMax = 8;
+constexpr int split_warps_small_batch(std::int64_t size) { return size < 256 ? 4 : 2; }
 constexpr int kSplitSmallBatch = 4;
 constexpr int kSharedMax = 227 * 1024;  // of a CTA
 
@@ -45,7 +46,10 @@ struct SplitArgs : DecodeArgs {
   bool tables_early;
   // With a table: q's rows hold q, then the other KV heads' q, then all k, then all v.
   FusedPrepareArgs prepare;
+  // Of scores: products × scale_log2; or with a soft cap, cap_log2 × tanh(products × scale_log2 /
+  // (2 log2(e))): then scale_log2 makes exponents of the products.
   float scale_log2;
+  float cap_log2;  // 0: none
   // Where a worker leaves its partial results. A slot has at most two shared sequences: one that
   // reaches into it or begins with it, and one that begins within it.
   float* partial;  // [slots][kv heads][2][group][size]
@@ -65,7 +69,7 @@ __device__ inline int seen_of(const SplitArgs& a, int length) { return min(lengt
 template <int kSize>
 struct Ring {
   static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
-  static constexpr int kStages = kSize == 128 ? 3 : 5;
+  static constexpr int kStages = kSize == 64 ? 5 : 3;
   static constexpr int kBytes = kStages * 2 * kTileBytes;
   static constexpr int kRopeRowBytes = kSize * 4;  // a row of the RoPE table
   // Sequences that may begin in tiles on their way: the one that is computed has its queries in
