@@ -222,10 +222,9 @@ void write_schemas_out(nlohmann::ordered_json& format) {
 }
 
 std::string tag_with_grammars(const std::string& text) {
-  using Json = nlohmann::ordered_json;
-  Json tag = Json::parse(text);
+  auto tag = nlohmann::ordered_json::parse(text);
   write_schemas_out(tag);
-  return tag.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return tag.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
