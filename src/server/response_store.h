@@ -21,7 +21,7 @@ struct ResponseStoreOptions {
   Nanos lifetime = seconds(3600);  // of each, from its end
   // Bits that no client can foresee, as an id is all that is needed to read an answer. Called by
   // one thread at a time; needed with bytes_max.
-  std::function<std::uint64_t()> random;
+  std::function<std::uint64_t()> random = {};
 };
 
 // Thread-safe.

@@ -21,7 +21,7 @@ namespace causeway::server {
 
 // The limits of one request.
 struct ApiLimits {
-  JsonScanLimits json;
+  JsonScanLimits json = {};
   int choices_max = 128;  // prompts × n
   std::size_t stop_strings_max = 16;
   std::size_t stop_string_bytes_max = 256;
