@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -30,6 +31,14 @@ thread_local std::string* warnings = nullptr;
 
 // Where XGrammar's log goes (XGRAMMAR_LOG_CUSTOMIZE).
 namespace xgrammar {
+
+// Behind CompileJSONSchema, in none of its public headers: a schema as a grammar's text.
+enum class JSONFormat : int;
+std::string JSONSchemaToEBNF(const std::string& schema, bool any_whitespace,
+                             std::optional<int> indent,
+                             std::optional<std::pair<std::string, std::string>> separators,
+                             bool strict_mode, std::optional<int> max_whitespace_cnt,
+                             JSONFormat json_format);
 
 [[noreturn]] void LogFatalImpl(const std::string& file, int line, const std::string& message);
 void LogMessageImpl(const std::string& file, int line, int level, const std::string& message);
@@ -191,6 +200,33 @@ class XgrammarConstraint final : public request::Constraint {
   const std::shared_ptr<WorkPool> pool_;
 };
 
+// XGrammar's structural tags take a schema with white space that has no bound, so that schemas
+// within them become grammars before.
+void write_schemas_out(nlohmann::ordered_json& format) {
+  if (format.is_array()) {
+    for (auto& part : format) write_schemas_out(part);
+  }
+  if (!format.is_object()) return;
+  for (const char* const parts : {"format", "content", "elements", "tags"}) {
+    if (const auto at = format.find(parts); at != format.end()) write_schemas_out(*at);
+  }
+  const auto schema = format.find("json_schema");
+  if (format.value("type", nlohmann::ordered_json()) != "json_schema" || schema == format.end()) {
+    return;
+  }
+  const auto json = static_cast<xgrammar::JSONFormat>(0);  // kJSON
+  format = {
+      {"type", "grammar"},
+      {"grammar", xgrammar::JSONSchemaToEBNF(with_json_strings(schema->dump()), true, std::nullopt,
+                                             std::nullopt, true, kWhiteSpaceMax, json)}};
+}
+
+std::string tag_with_grammars(const std::string& text) {
+  auto tag = nlohmann::ordered_json::parse(text);
+  write_schemas_out(tag);
+  return tag.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
                                        const request::ConstraintText& constraint) {
   using request::ConstraintKind;
@@ -203,7 +239,8 @@ xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
                                         std::nullopt, true, kWhiteSpaceMax);
     case ConstraintKind::kRegex: return compiler.CompileRegex(constraint.text);
     case ConstraintKind::kGrammar: return compiler.CompileGrammar(constraint.text);
-    case ConstraintKind::kStructuralTag: return compiler.CompileStructuralTag(constraint.text);
+    case ConstraintKind::kStructuralTag:
+      return compiler.CompileStructuralTag(tag_with_grammars(constraint.text));
     case ConstraintKind::kBannedWords: break;
   }
   throw std::runtime_error("unknown kind");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,8 +23,11 @@ using Json = nlohmann::json;
 using request::ConstraintKind;
 using request::ConstraintText;
 using request::MaskState;
+using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 
 // Numbers may be larger than any double.
 Json parsed(const std::string& text) {
@@ -107,6 +111,19 @@ class CompilerTest : public ::testing::Test {
     return text;
   }
 
+  // How many blanks in a row may come behind `text`; something must be allowed behind them.
+  int blanks_behind(const request::Constraint& constraint, const std::string& text) {
+    const auto matcher = constraint.begin({text.begin(), text.end()});
+    int blanks = 0;
+    for (; blanks < 200; ++blanks) {
+      const auto tokens = allowed(*matcher);
+      EXPECT_FALSE(tokens.empty()) << text;
+      if (std::find(tokens.begin(), tokens.end(), ' ') == tokens.end()) break;
+      matcher->advance(' ');
+    }
+    return blanks;
+  }
+
   const RealClock clock_;
   const ByteTokenizer tokenizer_;
   const std::int64_t vocab_ = 270;  // more rows than tokens
@@ -149,6 +166,64 @@ TEST_F(CompilerTest, PatternsOfStringsAreWrittenAsJson) {
           << pattern << ": " << text;
     }
   }
+}
+
+// A tag as forced calls have them.
+std::string tag_around(const Json& schema) {
+  const Json content = {{"type", "json_schema"}, {"json_schema", schema}};
+  const Json tag = {{"type", "tag"}, {"begin", "<c>"}, {"content", content}, {"end", "</c>"}};
+  const Json tags = {{"type", "tags_with_separator"},
+                     {"tags", Json::array({tag})},
+                     {"separator", ";"},
+                     {"at_least_one", true}};
+  return Json{{"type", "structural_tag"}, {"format", tags}}.dump();
+}
+
+TEST_F(CompilerTest, WhiteSpaceBetweenThePartsOfJsonIsBounded) {
+  const Json schema = Json::parse(R"({"type":"object","properties":{
+      "a":{"type":"array","items":{"type":"integer"}},"b":{}},"required":["a","b"]})");
+  const std::vector<std::string> places = {"{",
+                                           "{\"a\"",
+                                           "{\"a\":",
+                                           "{\"a\":[",
+                                           "{\"a\":[1",
+                                           "{\"a\":[1,",
+                                           "{\"a\":[1]",
+                                           "{\"a\":[1],",
+                                           "{\"a\":[1],\"b\":",
+                                           "{\"a\":[1],\"b\":{",
+                                           "{\"a\":[],\"b\":{\"x\":[0",
+                                           "{\"a\":[],\"b\":1"};
+  const std::pair<ConstraintKind, std::string> forms[] = {
+      {ConstraintKind::kJson, ""},
+      {ConstraintKind::kJsonSchema, schema.dump()},
+      {ConstraintKind::kStructuralTag, tag_around(schema)}};
+  for (const auto& [kind, text] : forms) {
+    const std::string before = kind == ConstraintKind::kStructuralTag ? "<c>" : "";
+    const auto outcome = compile(kind, text);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    for (const std::string& place : places) {
+      const int blanks = blanks_behind(**outcome, before + place);
+      EXPECT_THAT(blanks, AllOf(Ge(1), Le(32))) << static_cast<int>(kind) << ": " << place;
+    }
+  }
+}
+
+TEST_F(CompilerTest, SchemasOfCallsAreWhatSchemasAreElsewhere) {
+  Random random(7);
+  const Json schema = {{"type", "string"}, {"pattern", "^\"[\\s\\S]\\\\$"}};
+  const auto outcome = compile(ConstraintKind::kStructuralTag, tag_around(schema));
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+  for (int i = 0; i < 20; ++i) {
+    const std::string text = walk(**outcome, random);
+    ASSERT_TRUE(text.starts_with("<c>") && text.find("</c>") != std::string::npos) << text;
+    const Json value = parsed(text.substr(3, text.find("</c>") - 3));
+    ASSERT_TRUE(value.is_string()) << text;
+    const auto& said = value.get_ref<const std::string&>();
+    EXPECT_TRUE(said.size() > 2 && said.front() == '"' && said.back() == '\\') << text;
+  }
+  EXPECT_THAT(why_not(ConstraintKind::kStructuralTag, tag_around({{"type", "nothing"}})),
+              ::testing::Not(""));
 }
 
 TEST_F(CompilerTest, AnyObjectRegexAndGrammar) {

@@ -8,8 +8,8 @@
 
 namespace causeway::grammar {
 
-// The schema, or a structural tag with schemas, in which `minLength` and `maxLength` are patterns,
-// and patterns are json_pattern()s. `json` is JSON.
+// The schema in which `minLength` and `maxLength` are patterns, and patterns are json_pattern()s.
+// `json` is JSON.
 std::string with_json_strings(const std::string& json);
 
 // The expression for how JSON writes the strings that `pattern` matches. Where a class, or `.`,

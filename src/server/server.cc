@@ -65,6 +65,7 @@ class Server::Impl final : public engine::OutputSink {
  public:
   Impl(ServerOptions options, const Clock& clock)
       : options_(std::move(options)), context_(options_, clock) {
+    options_.limits.api.keeps_responses = context_.responses.keeps();
     const int count = std::max(options_.threads, 1);
     for (int i = 0; i < count; ++i) workers_.push_back(std::make_unique<Worker>(i, count, clock));
   }

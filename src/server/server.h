@@ -24,6 +24,7 @@
 #include "fleet/fleet.h"
 #include "server/api/generation_request.h"
 #include "server/metrics.h"
+#include "server/response_store.h"
 #include "server/tracing/trace_exporter.h"
 
 namespace causeway::server {
@@ -65,6 +66,7 @@ struct ServerOptions {
   std::optional<AdminOptions> admin;   // nullopt: there is none
   std::optional<TraceOptions> traces;  // of generations; nullopt: none are sent
   MetricsOptions metrics;
+  ResponseStoreOptions responses;  // answers that clients can come back to
   ServerLimits limits;
 };
 

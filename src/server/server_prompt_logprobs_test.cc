@@ -77,6 +77,29 @@ TEST_F(PromptLogprobs, OfAnEchoAloneNothingIsGenerated) {
   }
 }
 
+TEST_F(PromptLogprobs, AreStreamedWithTheFirstEvent) {
+  const Answer answer =
+      completion(R"("prompt":"ab","echo":true,"logprobs":1,"max_tokens":4,"stream":true)");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const auto events = answer.events();
+  ASSERT_FALSE(events.empty());
+  const json first = parsed(events.front())["choices"][0]["logprobs"];
+  EXPECT_EQ(first["tokens"][0], "a");
+  EXPECT_EQ(first["tokens"][1], "b");
+  EXPECT_TRUE(first["token_logprobs"][0].is_null());
+  EXPECT_EQ(first["token_logprobs"][1], -0.25);
+  EXPECT_EQ(first["top_logprobs"][1], json({{"b", -0.125}}));
+  std::string tokens;  // each once
+  for (const std::string& event : events) {
+    const json chunk = parsed(event);
+    if (!chunk.is_object() || chunk["choices"].empty()) continue;
+    for (const json& token : chunk["choices"][0]["logprobs"]["tokens"]) {
+      tokens += token.get<std::string>();
+    }
+  }
+  EXPECT_EQ(tokens, "abHi");
+}
+
 TEST_F(PromptLogprobs, SpecialTokensCountWhereTheTextShowsThem) {
   const auto offsets = [&](const std::string& prompt) {
     return parsed(completion(R"("echo":true,"logprobs":0,"max_tokens":0,"prompt":)" + prompt)

@@ -659,15 +659,39 @@ class Responses(Suite):
             {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}])
         self.assertGreater(answer.usage.input_tokens, final.usage.input_tokens)
 
-    def test_what_needs_stored_answers_is_refused(self):
+    def test_responses_are_kept(self):
+        first = self.respond(instructions="Be brief.", temperature=0)
+        if not first.store:
+            self.skipTest("the server was started without --response-store-bytes")
+        self.assertEqual(self.client.responses.retrieve(first.id).to_dict(), first.to_dict())
+        second = self.respond(input="And again.", previous_response_id=first.id, temperature=0)
+        self.assertEqual(second.previous_response_id, first.id)
+        told = self.respond(temperature=0, input=[
+            {"role": "user", "content": "Say something."}, *first.output,
+            {"role": "user", "content": "And again."}])
+        self.assertEqual(second.usage.input_tokens, told.usage.input_tokens)
+        self.assertEqual(second.output_text, told.output_text)
+        self.client.responses.delete(first.id)
+        with self.assertRaises(openai.NotFoundError):
+            self.client.responses.retrieve(first.id)
+        # What goes on from it has a copy of its own.
+        third = self.respond(input="More.", previous_response_id=second.id)
+        self.assertGreater(third.usage.input_tokens, second.usage.input_tokens)
+        unkept = self.respond(store=False)
+        self.assertFalse(unkept.store)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.respond(previous_response_id=unkept.id)
+        self.assertEqual(caught.exception.param, "previous_response_id")
+
+    def test_what_is_not_there_is_refused(self):
         for more in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"},
                      {"prompt": {"id": "pmpt_1"}}, {"background": True}):
             with self.assertRaises(openai.BadRequestError) as caught:
                 self.respond(**more)
             self.assertEqual(caught.exception.param, next(iter(more)))
-        with self.assertRaises(openai.NotFoundError) as caught:
-            self.client.responses.retrieve("resp_1")
-        self.assertIn("not stored", str(caught.exception))
+        for ask in (self.client.responses.retrieve, self.client.responses.cancel):
+            with self.assertRaises(openai.NotFoundError):
+                ask("resp_1")
 
     def test_response_errors_are_named(self):
         bad = {"temperature": 9, "max_output_tokens": 0, "input": [], "truncation": "auto",

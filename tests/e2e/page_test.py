@@ -205,6 +205,6 @@ class Page(ModelsFolder):
 
 if __name__ == "__main__":
     if CHROMIUM is None:
-        print("skipped: no Chromium is here (apt-get install chromium)")
+        print("skipped: no Chromium is here; `scripts/test setup` installs it")
         sys.exit(SKIPPED)
     unittest.main()

@@ -48,7 +48,8 @@ def main():
         template = Path(folder) / "tools.jinja"
         template.write_text(CHAT_TEMPLATE)
         with RunningServer(model, "--api-key", API_KEY, "--max-queue", "64", "--chat-template",
-                           template, *TINY_MEMORY) as server:
+                           template, "--response-store-bytes", "1MiB",
+                           *TINY_MEMORY) as server:
             environment = {**os.environ, "CAUSEWAY_BASE_URL": server.url + "/v1",
                            "CAUSEWAY_MODEL": "tiny", "CAUSEWAY_API_KEY": API_KEY}
             return subprocess.run(sys.argv[1:], env=environment, check=False).returncode

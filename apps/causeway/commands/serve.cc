@@ -79,6 +79,8 @@ struct ServeOptions {
   bool no_prefix_caching = false;
   bool load_on_demand = false;
   double grace_seconds = 30;
+  std::uint64_t response_bytes = 0;  // none are kept
+  double response_seconds = 3600;
   server::AdminOptions admin;
   int admin_port = -1;  // there is none
   std::string metrics_aliases = "none";
@@ -457,6 +459,17 @@ class Serve final : public Command {
         .one_of({"none", "vllm"})
         .show_default()
         .group("Server");
+    app.add_option("--response-store-bytes", set_.response_bytes,
+                   "memory in which answers of /v1/responses are kept, so that clients read them "
+                   "again and go on from them (previous_response_id); 0: none are kept")
+        .in_bytes()
+        .group("Server")
+        .show_default();
+    app.add_option("--response-store-seconds", set_.response_seconds,
+                   "how long each of them is kept, where the memory lasts")
+        .range(1.0, 1e6)
+        .group("Server")
+        .show_default();
     app.add_option("--seed", set_.server.seed, "of requests that give none").group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
                    "seconds that running requests get after SIGTERM")
@@ -515,6 +528,16 @@ class Serve final : public Command {
     return {};
   }
 
+  // Ids are unpredictable, as one is all that is needed to read an answer.
+  void finish_responses() {
+    set_.server.responses = {.bytes_max = static_cast<std::size_t>(set_.response_bytes),
+                             .lifetime = nanos_from_seconds(set_.response_seconds),
+                             .random = [] {
+                               std::random_device random;
+                               return (std::uint64_t{random()} << 32) | random();
+                             }};
+  }
+
   Status check_switching() const {
     if (set_.switching == slice::Switching::kLayers) return {};
     if (set_.isolate) {
@@ -544,12 +567,14 @@ class Serve final : public Command {
   Status finish_options() {
     CAUSEWAY_TRY(finish_admin());
     CAUSEWAY_TRY(finish_tracing());
+    finish_responses();
     set_.server.metrics.vllm_names = set_.metrics_aliases == "vllm";
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
     CAUSEWAY_TRY(check_switching());
-    for (const std::uint64_t bytes : {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes,
-                                      set_.kv_bytes, set_.kv_frame_bytes, set_.kv_host_bytes}) {
+    for (const std::uint64_t bytes :
+         {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes, set_.kv_bytes, set_.kv_frame_bytes,
+          set_.kv_host_bytes, set_.response_bytes}) {
       if (bytes > kMemoryMax) {
         return invalid_argument("a memory size of " + std::to_string(bytes) +
                                 " bytes is more than any machine has");

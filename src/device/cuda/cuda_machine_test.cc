@@ -399,6 +399,16 @@ TEST_F(CudaMachineTest, ExtentsAreRecycled) {
   EXPECT_EQ(driver_->calls_of("cuMemRelease"), 0);
 }
 
+// A process that has a MIG instance is shown it as its GPU 0. What a slice may take is planned from
+// these two (schedule/hbm_plan.h), and so from the instance. The management library, which tells of
+// the GPU that it is a part of, is not asked.
+TEST_F(CudaMachineTest, MemoryIsWhatTheDriverShowsThisProcess) {
+  set_up({.gpus = 1, .memory = mib(20)});
+  EXPECT_EQ(machine_->gpus(), 1);
+  EXPECT_EQ(machine_->describe(0)->memory, mib(20));
+  EXPECT_EQ(machine_->free_memory(0).value(), mib(20) - extents_.bytes());
+}
+
 TEST_F(CudaMachineTest, SparesCountAsUsedUntilTheyAreTrimmed) {
   set_up({.memory = mib(16)});
   EXPECT_EQ(machine_->free_memory(0).value(), mib(8));  // four extents are held

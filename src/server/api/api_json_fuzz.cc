@@ -10,6 +10,7 @@
 #include "server/api/prepare.h"
 #include "server/api/prompt_scores.h"
 #include "server/api/response_writer.h"
+#include "server/api/stored_response.h"
 #include "server/testing/byte_model.h"
 #include "text/utf8.h"
 
@@ -60,6 +61,15 @@ void check(const Prepared& prepared) {
   }
 }
 
+// A later request goes on from this answer, or is told why not.
+void go_on(const std::string& response) {
+  ChatBody chat;
+  chat.messages.push_back(Json{{"role", "user"}, {"content", "more"}});
+  const auto error = go_on_from({"[]", response}, {}, chat);
+  CAUSEWAY_CHECK(error ? error->status == 400 && !error->message.empty()
+                       : chat.messages.size() > 1 && chat.messages.back()["content"] == "more");
+}
+
 // The choice as a response: events, of which each is JSON, and whole.
 void respond(const GenerationRequest& asked, const Prepared& prepared, Choice& choice) {
   const request::SamplingParams& sampling = prepared.requests[0].sampling;
@@ -69,6 +79,7 @@ void respond(const GenerationRequest& asked, const Prepared& prepared, Choice& c
                                   .temperature = sampling.temperature,
                                   .top_p = sampling.top_p,
                                   .logprobs = asked.top_logprobs >= 0,
+                                  .kept = true,
                                   .tool_calls = text::ToolCallFormat::kHermes};
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();
@@ -81,6 +92,8 @@ void respond(const GenerationRequest& asked, const Prepared& prepared, Choice& c
   std::string events;
   writer.append_news(events, all);
   writer.append_end(events, {}, 1);
+  CAUSEWAY_CHECK(writer.take_whole() == whole);
+  go_on(whole);
   constexpr std::string_view kData = "\ndata: ";
   while (!events.empty()) {
     const std::size_t end = events.find("\n\n");
@@ -132,9 +145,9 @@ void answer(const GenerationRequest& asked, const Prepared& prepared) {
   writer.append_answer(out, {&whole, 1}, {});
 }
 
-void fuzz(Endpoint endpoint, std::string_view body) {
+void fuzz(Endpoint endpoint, std::string_view body, bool keeps) {
   GenerationRequest asked;
-  MaybeError error = parse_generation(endpoint, body, {}, asked);
+  MaybeError error = parse_generation(endpoint, body, {.keeps_responses = keeps}, asked);
   Prepared prepared;
   if (!error) error = prepare(asked, model(), {}, prepared);
   if (error) {
@@ -155,7 +168,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   auto endpoint = data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kCompletions;
   if (data[0] == 'e') endpoint = Endpoint::kEmbeddings;
-  if (data[0] == 'r') endpoint = Endpoint::kResponses;
-  fuzz(endpoint, {reinterpret_cast<const char*>(data) + 1, size - 1});
+  if (data[0] == 'r' || data[0] == 'R') endpoint = Endpoint::kResponses;
+  fuzz(endpoint, {reinterpret_cast<const char*>(data) + 1, size - 1}, data[0] == 'R');
   return 0;
 }

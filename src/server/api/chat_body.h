@@ -11,6 +11,7 @@ struct ChatBody {
   // [{role, content: string, …}], arguments of tool_calls as objects. Lists of text parts have been
   // joined by newlines, because most templates know strings only.
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  bool instructed = false;  // of kResponses: the first of them is its `instructions`
   // As they were sent; empty: the template is given none.
   nlohmann::ordered_json tools = nlohmann::ordered_json::array();
   nlohmann::ordered_json template_kwargs = nlohmann::ordered_json::object();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <nlohmann/json.hpp>
 
@@ -30,9 +31,13 @@ class ForcedCalls : public ::testing::Test {
     if (!grammar::available()) GTEST_SKIP() << "this build has no XGrammar";
   }
 
-  // Calls that a model which chooses at random makes, as {name, arguments}.
+  // What a model writes, where it may: at random, or a blank wherever one is allowed.
+  enum class Taste { kAnything, kBlanks };
+
+  // The calls of such a model, as {name, arguments}.
   std::vector<std::pair<std::string, Json>> calls(ToolCallFormat format, const std::string& name,
-                                                  bool one, Random& random) {
+                                                  bool one, Random& random,
+                                                  Taste taste = Taste::kAnything) {
     const auto entry = byte_model_entry(ModelId(static_cast<int>(format)), "m", Tokens(512));
     std::promise<grammar::Compiler::Outcome> done;
     compiler_.compile({.model = entry->id,
@@ -45,7 +50,8 @@ class ForcedCalls : public ::testing::Test {
     const auto outcome = done.get_future().get();
     EXPECT_TRUE(outcome.ok()) << outcome.error().message;
     text::ToolCallParser parser({.format = format});
-    parser.push(walk(**outcome, *entry, random));
+    text_ = walk(**outcome, *entry, random, taste);
+    parser.push(text_);
     parser.finish();
     EXPECT_EQ(parser.take_content(), "");
     std::vector<std::pair<std::string, Json>> out;
@@ -56,7 +62,7 @@ class ForcedCalls : public ::testing::Test {
   }
 
   static std::string walk(const request::Constraint& constraint, const fleet::CatalogueEntry& entry,
-                          Random& random) {
+                          Random& random, Taste taste) {
     const auto matcher = constraint.begin({});
     text::Detokenizer detokenizer(*entry.tokenizer);
     std::string text;
@@ -69,7 +75,11 @@ class ForcedCalls : public ::testing::Test {
       }
       if (tokens.empty()) break;
       if (tokens.back() == kByteModelEos && random.chance(0.5)) return text;
-      const auto at = static_cast<std::size_t>(random.below(std::ssize(tokens)));
+      auto at = static_cast<std::size_t>(random.below(std::ssize(tokens)));
+      const auto blank = std::find(tokens.begin(), tokens.end(), TokenId{' '});
+      if (taste == Taste::kBlanks && blank != tokens.end()) {
+        at = static_cast<std::size_t>(blank - tokens.begin());
+      }
       if (tokens[at] == kByteModelEos) return text;
       text += detokenizer.push(tokens[at], false);
       matcher->advance(tokens[at]);
@@ -78,6 +88,7 @@ class ForcedCalls : public ::testing::Test {
     return text;
   }
 
+  std::string text_;  // what the model wrote last
   const RealClock clock_;
   grammar::Compiler compiler_{grammar::CompilerOptions(), clock_};
 };
@@ -99,6 +110,18 @@ TEST_F(ForcedCalls, AreReadBackInEveryFormat) {
       }
     }
     EXPECT_GT(most, 1u) << "several calls are allowed";
+  }
+}
+
+TEST_F(ForcedCalls, AModelThatLikesBlanksComesToAnEnd) {
+  Random random(10);
+  for (const auto format :
+       {ToolCallFormat::kHermes, ToolCallFormat::kLlama3Json, ToolCallFormat::kMistral}) {
+    const auto made = calls(format, "on\"e", false, random, Taste::kBlanks);
+    ASSERT_EQ(made.size(), 1u);
+    EXPECT_TRUE(made[0].second["n"].is_number()) << text_;
+    EXPECT_NE(text_.find(std::string(32, ' ')), std::string::npos) << text_;
+    EXPECT_EQ(text_.find(std::string(33, ' ')), std::string::npos) << text_;
   }
 }
 

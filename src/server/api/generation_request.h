@@ -21,7 +21,7 @@ namespace causeway::server {
 
 // The limits of one request.
 struct ApiLimits {
-  JsonScanLimits json;
+  JsonScanLimits json = {};
   int choices_max = 128;  // prompts × n
   std::size_t stop_strings_max = 16;
   std::size_t stop_string_bytes_max = 256;
@@ -39,6 +39,7 @@ struct ApiLimits {
   std::int64_t embedded_numbers_max = 1 << 22;  // of the embeddings of one answer
   bool keep_alive = false;                      // how long its model stays
   bool chat_template = false;                   // instead of the model's
+  bool keeps_responses = false;                 // those of /v1/responses that may be kept are
 };
 
 enum class Endpoint { kChat, kCompletions, kEmbeddings, kResponses };
@@ -119,7 +120,11 @@ struct GenerationRequest {
   std::optional<std::int64_t> dimensions;  // the first; empty: all
   bool base64 = false;
 
-  // kResponses: members of its answer that say again what was asked for, as JSON:
+  // kResponses. The answer is to be kept, and the conversation goes on from one that was: both
+  // where ApiLimits::keeps_responses.
+  bool store = false;
+  std::string previous_response;  // an id, "resp_…"; empty: none
+  // Members of its answer that say again what was asked for, as JSON:
   // "instructions":…,"metadata":…
   std::string response_echo;
 

@@ -185,11 +185,22 @@ void InputItems::add_reasoning(Fields& item) {
 
 }  // namespace
 
+MaybeError add_items(const Json& items, const std::string& name, const ApiLimits& limits,
+                     Json& messages) {
+  InputItems adder(limits, messages);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (auto error = adder.add(items[i], name + "[" + std::to_string(i) + "]")) return error;
+  }
+  if (!adder.lacks_message()) return {};
+  return bad_request("`" + name + "` ends with reasoning; send what follows it, too", name);
+}
+
 void parse_input(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   out.chat = std::make_unique<ChatBody>();
   Json& messages = out.chat->messages;
   const auto instructions = fields.string("instructions");
   if (instructions) messages.push_back(Json{{"role", "system"}, {"content", *instructions}});
+  out.chat->instructed = instructions.has_value();
   const Json* input = fields.value("input");
   if (input != nullptr && input->is_string()) {
     messages.push_back(Json{{"role", "user"}, {"content", *input}});
@@ -198,13 +209,8 @@ void parse_input(Fields& fields, const ApiLimits& limits, GenerationRequest& out
   if (input == nullptr || !input->is_array() || input->empty()) {
     return fields.fail("input", "must be a string or a list of at least one item");
   }
-  InputItems items(limits, messages);
-  for (std::size_t i = 0; i < input->size() && !fields.failed(); ++i) {
-    if (auto error = items.add((*input)[i], "input[" + std::to_string(i) + "]")) {
-      fields.fail(*std::move(error));
-    }
-  }
-  if (items.lacks_message()) fields.fail("input", "ends with reasoning; send what follows it, too");
+  if (fields.failed()) return;
+  if (auto error = add_items(*input, "input", limits, messages)) fields.fail(*std::move(error));
 }
 
 }  // namespace causeway::server

@@ -37,6 +37,9 @@ void parse_completion(Fields& fields, const ApiLimits& limits, GenerationRequest
 void parse_response(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 // Its `instructions` and `input`: items become the messages that a template reads.
 void parse_input(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
+// Items of a list, to such messages. An error names its item "name[3]…".
+MaybeError add_items(const Json& items, const std::string& name, const ApiLimits& limits,
+                     Json& messages);
 // All fields of /v1/embeddings but the model.
 void parse_embedding(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 

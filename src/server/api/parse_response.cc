@@ -42,10 +42,24 @@ constexpr std::array<std::string_view, 7> kNeverThere = {"file_search_call.resul
                                                          "code_interpreter_call.outputs",
                                                          "reasoning.encrypted_content"};
 
-void refuse_others(Fields& fields) {
-  for (const std::string_view name : {"previous_response_id", "conversation", "prompt"}) {
+// A wish to be kept is granted where answers are; elsewhere the answer says that it is not.
+void parse_store(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
+  if (!limits.keeps_responses) return;
+  out.store = fields.boolean("store").value_or(true);
+  const auto previous = fields.string("previous_response_id");
+  if (previous && previous->empty()) fields.fail("previous_response_id", "must name a response");
+  out.previous_response = previous.value_or("");
+}
+
+void refuse_others(Fields& fields, const ApiLimits& limits) {
+  for (const std::string_view name : {"conversation", "prompt"}) {
     if (fields.value(name) == nullptr) continue;
     fields.fail(name,
+                "names what is stored beside answers, and this server stores none of it; send it "
+                "as `input`");
+  }
+  if (!limits.keeps_responses && fields.value("previous_response_id") != nullptr) {
+    fields.fail("previous_response_id",
                 "names what was stored before, and this server stores nothing; send the whole "
                 "conversation as `input`");
   }
@@ -126,10 +140,16 @@ void check_labels(Fields& fields) {
 }
 
 // What the answer says again of the request, as it was sent, and the rest as it is always.
-std::string echo_of(Fields& fields) {
-  std::string out = R"("background":false,"previous_response_id":null,"store":false,)"
-                    R"("reasoning":{"effort":null,"summary":null},"service_tier":"default",)"
-                    R"("truncation":"disabled")";
+std::string echo_of(Fields& fields, const GenerationRequest& asked) {
+  std::string out = R"("background":false,"reasoning":{"effort":null,"summary":null},)"
+                    R"("service_tier":"default","truncation":"disabled","store":)";
+  out += asked.store ? "true" : "false";
+  out += ",\"previous_response_id\":";
+  if (asked.previous_response.empty()) {
+    out += "null";
+  } else {
+    append_json_string(out, asked.previous_response);
+  }
   constexpr std::array<Pair, 8> kTold = {{{"instructions", "null"},
                                           {"max_output_tokens", "null"},
                                           {"max_tool_calls", "null"},
@@ -154,7 +174,8 @@ std::string echo_of(Fields& fields) {
 }  // namespace
 
 void parse_response(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
-  refuse_others(fields);
+  parse_store(fields, limits, out);
+  refuse_others(fields, limits);
   parse_input(fields, limits, out);
   parse_tools(fields, limits, out);
   parse_include(fields, out);
@@ -164,7 +185,7 @@ void parse_response(Fields& fields, const ApiLimits& limits, GenerationRequest& 
   if (const Json* kwargs = fields.object("chat_template_kwargs")) {
     out.chat->template_kwargs = *kwargs;
   }
-  if (!fields.failed()) out.response_echo = echo_of(fields);
+  if (!fields.failed()) out.response_echo = echo_of(fields, out);
 }
 
 }  // namespace causeway::server

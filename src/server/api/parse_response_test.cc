@@ -198,6 +198,40 @@ TEST(ParseResponse, RefusesFieldsByName) {
   }
 }
 
+TEST(ParseResponse, WhatIsKeptIsSaid) {
+  const auto ask = [](const std::string& more, GenerationRequest& out) {
+    return parse_generation(Endpoint::kResponses, R"({"model":"m","input":"x")" + more + "}",
+                            {.keeps_responses = true}, out);
+  };
+  const auto echo = [](const GenerationRequest& out) {
+    return Json::parse("{" + out.response_echo + "}");
+  };
+  GenerationRequest plain;
+  ASSERT_FALSE(ask("", plain));
+  EXPECT_TRUE(plain.store);
+  EXPECT_EQ(plain.previous_response, "");
+  EXPECT_EQ(echo(plain)["store"], true);
+  EXPECT_TRUE(echo(plain)["previous_response_id"].is_null());
+  GenerationRequest later;
+  ASSERT_FALSE(ask(R"(,"store":false,"previous_response_id":"resp_\"1")", later));
+  EXPECT_FALSE(later.store);
+  EXPECT_EQ(later.previous_response, "resp_\"1");
+  EXPECT_EQ(echo(later)["store"], false);
+  EXPECT_EQ(echo(later)["previous_response_id"], "resp_\"1");
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {R"(,"store":1)", "store"},
+      {R"(,"previous_response_id":"")", "previous_response_id"},
+      {R"(,"previous_response_id":5)", "previous_response_id"},
+      {R"(,"conversation":"conv_1")", "conversation"}};
+  for (const auto& [more, param] : bad) {
+    GenerationRequest out;
+    EXPECT_EQ(ask(more, out)->param, param) << more;
+  }
+  GenerationRequest elsewhere;
+  ASSERT_FALSE(parse(R"("input":"x","store":true)", elsewhere));
+  EXPECT_FALSE(elsewhere.store) << "nothing is kept there";
+}
+
 TEST(ParseResponse, AcceptsWhatChangesNothing) {
   for (const std::string more :
        {R"("store":true)", R"("store":false)", R"("user":"u","safety_identifier":"s")",

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -270,8 +271,14 @@ TEST(Parse, PromptLogprobsAreFewAndOfWholeAnswers) {
     ASSERT_TRUE(error) << bad;
     EXPECT_EQ(error->param, "prompt_logprobs") << bad;
   }
-  EXPECT_EQ(parse_completion_with(R"("prompt":"x","prompt_logprobs":1,"stream":true)")->param,
-            "prompt_logprobs");
+  // vLLM refuses these, too, and passes over 0 without a word.
+  for (const char* most : {"0", "1"}) {
+    const auto error = parse_completion_with(R"("prompt":"x","stream":true,"prompt_logprobs":)" +
+                                             std::string(most));
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->param, "prompt_logprobs");
+    EXPECT_THAT(error->message, ::testing::HasSubstr("`echo`: true")) << "what streams them";
+  }
 }
 
 TEST(Parse, RefusesWhatIsNotAnObject) {

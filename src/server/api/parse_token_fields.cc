@@ -80,7 +80,11 @@ void parse_token_fields(Fields& fields, const ApiLimits& limits, GenerationReque
   out.min_tokens = fields.integer("min_tokens", 0, kInt32Max).value_or(0);
   if (const auto top = fields.integer("prompt_logprobs", 0, request::kTopLogprobsMax)) {
     out.prompt_logprobs = static_cast<std::int32_t>(*top);
-    if (out.stream) fields.fail("prompt_logprobs", "is of whole answers; it needs `stream`: false");
+    if (out.stream) {
+      fields.fail("prompt_logprobs",
+                  "is of whole answers; it needs `stream`: false (/v1/completions streams those of "
+                  "a prompt with `echo`: true and `logprobs`)");
+    }
   }
   out.return_token_ids = fields.boolean("return_token_ids").value_or(false);
   out.tokens_as_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);

@@ -45,6 +45,7 @@ void append_response_error(std::string& out, const ApiError& error) {
 
 ResponseWriter::ResponseWriter(const Head& head, const text::Tokenizer& tokenizer)
     : logprobs_(head.logprobs),
+      kept_(head.kept),
       call_ids_(head.call_ids),
       tool_calls_(head.tool_calls),
       tokenizer_(tokenizer),
@@ -95,7 +96,10 @@ ResponseWriter::Outcome ResponseWriter::finish(std::string& out, const Usage& us
   const bool cut = finish_reason_ == "length";
   const std::string_view status = cut ? "incomplete" : "completed";
   close(out, status);
-  return {.status = status, .usage = &usage, .completed_unix_seconds = cut ? -1 : now_unix_seconds};
+  const Outcome outcome = {
+      .status = status, .usage = &usage, .completed_unix_seconds = cut ? -1 : now_unix_seconds};
+  if (kept_) append_response(whole_, outcome);
+  return outcome;
 }
 
 void ResponseWriter::append_failure(std::string& out, const ApiError& error) {

@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/api/answer_writer.h"
 
@@ -36,6 +37,7 @@ class ResponseWriter {
     float temperature = 1.0f;
     float top_p = 1.0f;
     bool logprobs = false;
+    bool kept = false;           // take_whole() is asked for
     std::uint64_t call_ids = 0;  // decides the ids of calls
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
   };
@@ -51,6 +53,8 @@ class ResponseWriter {
   // Instead of events: the whole answer, of which `all` is the one choice.
   void append_answer(std::string& out, const ChoiceText& all, const Usage& usage,
                      std::int64_t now_unix_seconds);
+  // After the end: all of the answer, as append_answer() writes it. Once; Head::kept.
+  std::string take_whole() { return std::exchange(whole_, {}); }
 
  private:
   struct Item {
@@ -68,7 +72,7 @@ class ResponseWriter {
   };
 
   void append_begin(std::string& out);
-  // Ends the last item.
+  // Ends the last item, and the answer.
   Outcome finish(std::string& out, const Usage& usage, std::int64_t now_unix_seconds);
   void append_text(std::string& out, std::string_view text);
   void append_call(std::string& out, const text::ToolCallDelta& call);
@@ -87,11 +91,13 @@ class ResponseWriter {
   std::string item_id(std::string_view prefix) const;
 
   bool logprobs_;
+  bool kept_;
   std::uint64_t call_ids_;
   text::ToolCallFormat tool_calls_;
   const text::Tokenizer& tokenizer_;
   std::string id_;
   std::string head_;  // {"id":…, …, the members that are the same in all events
+  std::string whole_;
   std::string_view finish_reason_;
   bool begun_ = false;
   std::int64_t sequence_ = 0;   // of the next event

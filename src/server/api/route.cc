@@ -72,6 +72,12 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
+// What a path names behind `prefix`, decoded; nullopt: nothing.
+std::optional<std::string> named_behind(std::string_view prefix, std::string_view path) {
+  if (!path.starts_with(prefix) || path.size() == prefix.size()) return {};
+  return percent_decoded(path.substr(prefix.size()));
+}
+
 bool serves(Door door, At at) {
   return at == At::kBoth || (at == At::kAdmin) == (door == Door::kAdmin);
 }
@@ -93,7 +99,8 @@ std::string_view why_left_out(std::string_view path) {
     return "; scores of pairs of texts are not supported: compare their /v1/embeddings";
   }
   if (path.starts_with(kResponsePrefix)) {
-    return "; answers are not stored: each request of /v1/responses has the whole conversation";
+    return "; what is kept of an answer is the answer: there are none in the background to be "
+           "cancelled, and their input is not listed";
   }
   return {};
 }
@@ -108,13 +115,15 @@ ApiError no_such_path(std::string_view path) {
 }
 
 MaybeError check_method(std::string_view method, Routed& out) {
-  const bool post = takes_body(out.route);
-  if ((out.head && !post) || method == (post ? "POST" : "GET")) return {};
-  ApiError error =
-      bad_request(std::string("this path answers ") + (post ? "POST" : "GET") + " only");
+  const bool post = takes_body(out.route), deletable = out.route == Route::kResponse;
+  out.deletes = deletable && method == "DELETE";
+  if ((out.head && !post) || out.deletes || method == (post ? "POST" : "GET")) return {};
+  std::string_view may = post ? "POST" : "GET";
+  if (deletable) may = "GET and DELETE";
+  ApiError error = bad_request("this path answers " + std::string(may) + " only");
   error.status = 405;
   error.code = "method_not_allowed";
-  error.allow = post ? "POST" : "GET, HEAD";
+  error.allow = post ? "POST" : deletable ? "GET, HEAD, DELETE" : "GET, HEAD";
   return error;
 }
 
@@ -135,13 +144,15 @@ MaybeError find_route(Door door, std::string_view method, std::string_view targe
     return check_method(method, out);
   }
   if (door != Door::kPublic) return no_such_path(path);
-  if (!path.starts_with(kModelPrefix) || path.size() == kModelPrefix.size()) {
-    return no_such_path(path);
+  if (auto name = named_behind(kModelPrefix, path)) {
+    out.route = Route::kModel;
+    out.model_name = *std::move(name);
+    return check_method(method, out);
   }
-  auto name = percent_decoded(path.substr(kModelPrefix.size()));
-  if (!name) return no_such_path(path);
-  out.route = Route::kModel;
-  out.model_name = *std::move(name);
+  auto id = named_behind(kResponsePrefix, path);
+  if (!id || id->find('/') != std::string::npos) return no_such_path(path);
+  out.route = Route::kResponse;
+  out.response = *std::move(id);
   return check_method(method, out);
 }
 

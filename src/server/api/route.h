@@ -36,6 +36,7 @@ enum class Route {
   kIsSleeping,
   kRouterEvents,
   kRouterModels,  // to here
+  kResponse,      // Routed::response
   kModels,
   kModel,  // Routed::model_name
   kHealth,
@@ -48,7 +49,9 @@ enum class Route {
 struct Routed {
   Route route = Route::kHealth;
   bool head = false;       // HEAD: the answer's headers only
+  bool deletes = false;    // DELETE, of kResponse
   std::string model_name;  // kModel, percent-decoded
+  std::string response;    // kResponse: its id, likewise
   std::string query;       // behind the question mark, as it came
 };
 

@@ -35,9 +35,8 @@ TEST(Route, KnowsItsPaths) {
 TEST(Route, WhatIsLeftOutSaysSo) {
   for (const auto& [method, path, word] :
        {std::tuple("POST", "/v1/score", "scores"), std::tuple("POST", "/score", "scores"),
-        std::tuple("GET", "/v1/responses/resp_1", "stored"),
-        std::tuple("DELETE", "/v1/responses/resp_1", "stored"),
-        std::tuple("POST", "/v1/responses/resp_1/cancel", "stored")}) {
+        std::tuple("GET", "/v1/responses/resp_1/input_items", "not listed"),
+        std::tuple("POST", "/v1/responses/resp_1/cancel", "background")}) {
     Routed routed;
     const auto error = find_route(Door::kPublic, method, path, routed);
     ASSERT_TRUE(error) << path;
@@ -54,6 +53,29 @@ TEST(Route, DecodesModelNames) {
   Routed routed;
   ASSERT_FALSE(find_route(Door::kPublic, "GET", "/v1/models/org/a%20b%2Fc", routed));
   EXPECT_EQ(routed.model_name, "org/a b/c");
+}
+
+TEST(Route, ResponsesAreReadAndDeletedById) {
+  for (const std::string method : {"GET", "HEAD", "DELETE"}) {
+    Routed routed;
+    ASSERT_FALSE(find_route(Door::kPublic, method, "/v1/responses/resp%5F1?include=x", routed));
+    EXPECT_EQ(routed.route, Route::kResponse);
+    EXPECT_EQ(routed.response, "resp_1");
+    EXPECT_EQ(routed.query, "include=x");
+    EXPECT_EQ(routed.deletes, method == "DELETE");
+    EXPECT_TRUE(needs_key(routed.route));
+    EXPECT_FALSE(takes_body(routed.route) || administers(routed.route));
+  }
+  Routed routed;
+  const auto posted = find_route(Door::kPublic, "POST", "/v1/responses/resp_1", routed);
+  ASSERT_TRUE(posted);
+  EXPECT_EQ(posted->status, 405);
+  EXPECT_EQ(posted->allow, "GET, HEAD, DELETE");
+  EXPECT_EQ(status_of("DELETE", "/v1/models/a"), 405);
+  for (const auto path : {"/v1/responses/", "/v1/responses/%ff", "/v1/responses/a%2Fb"}) {
+    EXPECT_EQ(status_of("GET", path), 404) << path;
+  }
+  EXPECT_EQ(status_of("GET", "/v1/responses/a", Door::kAdmin), 404);
 }
 
 TEST(Route, EachDoorHasItsOwnPaths) {

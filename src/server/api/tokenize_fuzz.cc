@@ -80,7 +80,7 @@ void fuzz_tokenize(std::string_view body) {
 
 void fuzz_target(std::string_view target) {
   for (const Door door : {Door::kPublic, Door::kAdmin}) {
-    for (const char* method : {"GET", "POST", "HEAD"}) {
+    for (const char* method : {"GET", "POST", "HEAD", "DELETE"}) {
       Routed routed;
       if (const auto error = find_route(door, method, target, routed)) {
         check_error(*error);
@@ -89,6 +89,8 @@ void fuzz_target(std::string_view target) {
       CAUSEWAY_CHECK(!administers(routed.route) || door == Door::kAdmin);
       CAUSEWAY_CHECK(target.ends_with(routed.query));
       CAUSEWAY_CHECK(!text::first_invalid_utf8(routed.model_name));
+      CAUSEWAY_CHECK(!text::first_invalid_utf8(routed.response));
+      CAUSEWAY_CHECK(routed.route == Route::kResponse || !routed.deletes);
       bool flag = false;
       fleet::SleepMode mode{};
       if (const auto error = parse_autoload_query(routed.query, flag)) check_error(*error);

@@ -16,6 +16,7 @@
 #include "server/http/worker.h"
 #include "server/kept_models.h"
 #include "server/model_watch.h"
+#include "server/response_store.h"
 #include "server/server.h"
 #include "server/tracing/trace_exporter.h"
 
@@ -25,7 +26,7 @@ class Metrics;
 
 struct ServerContext {
   ServerContext(const ServerOptions& of_server, const Clock& with_clock)
-      : options(of_server), clock(with_clock) {}
+      : options(of_server), clock(with_clock), responses(of_server.responses) {}
 
   const ServerOptions& options;
   const Clock& clock;
@@ -34,6 +35,7 @@ struct ServerContext {
   TraceExporter* traces = nullptr;              // null: none are sent
   ModelWatch models;                            // followed by `followers`
   KeptModels kept;                              // by what requests say, where they may
+  ResponseStore responses;                      // answers of /v1/responses that are kept
   asio::thread_pool* pool = nullptr;            // prepares requests
   std::unique_ptr<grammar::Compiler> compiler;  // from start() to stop(), with the workers
   std::atomic<bool> draining{false};

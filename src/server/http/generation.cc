@@ -9,6 +9,7 @@
 #include "server/api/embeddings.h"
 #include "server/api/prepare.h"
 #include "server/api/response_writer.h"
+#include "server/api/stored_response.h"
 #include "server/http/answer_head.h"
 #include "server/http/choice_run.h"
 #include "server/http/form.h"
@@ -58,6 +59,9 @@ class Generation {
  private:
   // On a preparing thread.
   void prepare_now(const std::string& body);
+  // Of /v1/responses: what was said before comes into the chat, and the chat is kept for later.
+  MaybeError join_previous();
+  void keep_response();
   void begin_writer(const std::string& id);
   void begin_runs();
   // As many as may be open at a time.
@@ -110,6 +114,8 @@ class Generation {
   std::vector<std::int64_t> cached_tokens_;     // of each prompt: the most that a choice found
   std::optional<AnswerWriter> writer_;
   std::optional<ResponseWriter> response_;  // instead of it: Endpoint::kResponses
+  std::string response_id_;                 // of one that is to be kept
+  std::string conversation_;                // that it answers
   bool begun_ = false;  // the head of the events has been written
   Nanos next_keep_alive_;
 };
@@ -164,12 +170,31 @@ void Generation::prepare_now(const std::string& body) {
                                context_.options.limits.api.echo_bytes_max,
                                context_.options.limits.api.prompt_logprobs_max,
                                context_.options.limits.api.embedded_numbers_max};
+  if (asked_.endpoint == Endpoint::kResponses) failure_ = join_previous();
+  if (failure_) return;
   failure_ = prepare(asked_, *model, context, prepared_);
   if (!failure_) begin_runs();
   if (!failure_ && prepared_.constraint) {
     form_.compile(*model, *std::move(prepared_.constraint), asked_.constraint_field);
   }
   asked_.drop_prompt();
+}
+
+MaybeError Generation::join_previous() {
+  if (!asked_.previous_response.empty()) {
+    const auto before = context_.responses.find(asked_.previous_response, context_.clock.now());
+    if (!before) return previous_not_found(asked_.previous_response);
+    if (auto error = go_on_from(*before, context_.options.limits.api, *asked_.chat)) return error;
+  }
+  if (asked_.store) conversation_ = conversation_of(*asked_.chat);
+  return {};
+}
+
+// Before its end is told: the client may come back at once.
+void Generation::keep_response() {
+  if (!asked_.store) return;
+  context_.responses.put(response_id_, {std::move(conversation_), response_->take_whole()},
+                         connection_.now());
 }
 
 void Generation::begin_writer(const std::string& id) {
@@ -182,9 +207,11 @@ void Generation::begin_writer(const std::string& id) {
                                     .temperature = sampling.temperature,
                                     .top_p = sampling.top_p,
                                     .logprobs = asked_.top_logprobs >= 0,
+                                    .kept = asked_.store,
                                     .call_ids = context_.draw(),
                                     .tool_calls = prepared_.model->tool_calls};
     response_.emplace(head, *prepared_.model->tokenizer);
+    response_id_ = "resp_" + id;
     std::string().swap(asked_.response_echo);
     return;
   }
@@ -207,7 +234,7 @@ void Generation::begin_writer(const std::string& id) {
 }
 
 void Generation::begin_runs() {
-  const std::string id = hex_of(context_.draw());
+  const std::string id = asked_.store ? context_.responses.make_id() : hex_of(context_.draw());
   begin_writer(id);
   trace_.asked(prepared_, id);
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
@@ -343,7 +370,10 @@ void Generation::append_body(std::string& out) {
   std::vector<ChoiceText> choices;
   for (ChoiceRun& run : runs_) news.push_back(run.take());
   for (std::size_t i = 0; i < news.size(); ++i) choices.push_back(news[i].as_text(i));
-  if (response_) return response_->append_answer(out, choices.front(), usage(), unix_seconds());
+  if (response_) {
+    response_->append_answer(out, choices.front(), usage(), unix_seconds());
+    return keep_response();
+  }
   writer_->append_answer(out, choices, usage());
 }
 
@@ -424,9 +454,9 @@ void Generation::append_news(std::string& out) {
 
 void Generation::append_end(std::string& out) {
   if (response_) {
-    failure_ ? response_->append_failure(out, *failure_)
-             : response_->append_end(out, usage(), unix_seconds());
-    return;
+    if (failure_) return response_->append_failure(out, *failure_);
+    response_->append_end(out, usage(), unix_seconds());
+    return keep_response();
   }
   if (failure_) {
     append_error_event(out, *failure_);

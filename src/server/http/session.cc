@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/api/admin_body.h"
+#include "server/api/json_write.h"
 #include "server/api/tokenize.h"
 #include "server/http/admin_listings.h"
 #include "server/http/administer.h"
@@ -58,6 +59,41 @@ asio::awaitable<bool> answer_tokens(Connection& connection, Incoming incoming, s
   co_return more;
 }
 
+ApiError no_response(const ServerContext& context, const std::string& id) {
+  const std::string why =
+      context.responses.keeps()
+          ? "it was never kept, or is not any more"
+          : "answers are not stored: each request of /v1/responses has the whole conversation";
+  ApiError error =
+      bad_request("there is no response `" + to_valid_utf8(utf8_prefix(id, 128)) + "`: " + why);
+  error.status = 404;
+  error.code = context.responses.keeps() ? "not_found" : "unsupported";
+  return error;
+}
+
+// An answer that is kept, as it was told; or it is kept no longer.
+MaybeError tell_response(ServerContext& context, const Routed& routed, std::string& body) {
+  const std::string& id = routed.response;
+  const auto parameters = query_parameters(routed.query);
+  if (!parameters) return bad_request("the query is not encoded properly");
+  for (const auto& [name, value] : *parameters) {
+    if (name != "stream" || value == "false") continue;
+    return bad_request("`stream` is of responses in the background, which are not supported",
+                       "stream");
+  }
+  if (routed.deletes) {
+    if (!context.responses.erase(id, context.clock.now())) return no_response(context, id);
+    body = "{\"id\":";
+    append_json_string(body, id);
+    body += R"(,"object":"response","deleted":true})";
+    return {};
+  }
+  auto kept = context.responses.find(id, context.clock.now());
+  if (!kept) return no_response(context, id);
+  body = std::move(kept->response);
+  return {};
+}
+
 // The endpoints without a body.
 asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
   ServerContext& context = connection.context();
@@ -78,6 +114,7 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
       }
       break;
     }
+    case Route::kResponse: error = tell_response(context, incoming.routed, body); break;
     case Route::kPage: {
       const bool more = co_await answer_page(connection, std::move(incoming));
       co_return more;
