@@ -293,7 +293,7 @@ class History {
 // and once nothing disturbs them, all of it is in use.
 TEST(LeaseBook, RandomHistoriesNeverLeaseMoreThanThereIs) {
   std::int64_t over_least = 0;
-  for (int seed = 0; seed < rounds(40); ++seed) {
+  for (int seed = 0; seed < rounds(200); ++seed) {
     SCOPED_TRACE(seed);
     History history(static_cast<std::uint64_t>(seed), 2 + seed % 7);
     for (int step = 0; step < 400 && !::testing::Test::HasFatalFailure(); ++step) {
