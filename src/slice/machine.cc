@@ -119,9 +119,22 @@ Status Machine::learn_links() {
   device::LinkProfile profile = device::make_link_tree({.devices = gpus()});
   if (host_ && host_->links()) profile = *host_->links();
   if (map_) profile = transfer::profile_of(*map_);
+  if (options_.leased) leased_ = transfer::add_leased_ways(profile);
   CAUSEWAY_TRY(device::check(profile));
   shares_ = std::make_unique<transfer::LinkShares>(std::move(profile));
   return {};
+}
+
+transfer::LinkWants Machine::wanted() const {
+  if (!leased_) return {};
+  return {.in = shares_->wanted(leased_->in), .out = shares_->wanted(leased_->out)};
+}
+
+void Machine::lease(const transfer::LinkRates& rates) {
+  if (!leased_) return;
+  if (rates.in != lease_.in) shares_->set_capacity(leased_->in, rates.in);
+  if (rates.out != lease_.out) shares_->set_capacity(leased_->out, rates.out);
+  lease_ = rates;
 }
 
 Status Machine::read_map() {

@@ -31,6 +31,7 @@
 #include "slice/slice_book.h"
 #include "slice/slice_layout.h"
 #include "transfer/engine.h"
+#include "transfer/link_lease.h"
 #include "transfer/link_shares.h"
 
 namespace causeway::slice {
@@ -50,6 +51,8 @@ struct LinkOptions {
   // The GPU whose memory is the home of weights, over the links between GPUs; negative: it is host
   // memory.
   int home_gpu = -1;
+  // Other processes copy over the same links, and this one leases its part of them.
+  bool leased = false;
 };
 
 // The links that bring bytes to a slice's device.
@@ -106,6 +109,10 @@ class Machine {
   Result<KvLinks> connect_kv(device::Device& device, int gpu, const SliceLinks& weights);
 
   const transfer::LinkShares& shares() const { return *shares_; }
+  // Of LinkOptions::leased: what copies that are under way could use, and how much of the links the
+  // book divides from now on. One that does not lease wants nothing, and stays as it is.
+  transfer::LinkWants wanted() const;
+  void lease(const transfer::LinkRates& rates);
 
  private:
   Status learn_links();
@@ -128,6 +135,8 @@ class Machine {
   std::unique_ptr<device::HostMachine> host_;
   std::optional<transfer::LinkMap> map_;  // of the GPUs that the process sees
   std::unique_ptr<transfer::LinkShares> shares_;
+  std::optional<transfer::LeasedWays> leased_;
+  transfer::LinkRates lease_;                              // the last
   std::map<int, std::unique_ptr<device::Device>> relays_;  // by GPU
   std::set<int> left_out_;                                 // could not be opened
   std::unique_ptr<PeerHome> peer_home_;

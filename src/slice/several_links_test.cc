@@ -317,6 +317,34 @@ TEST_F(SeveralLinks, TwoSlicesPredictWithTheirShareOfOneSocket) {
   EXPECT_EQ(reserved(*opened), 0);
 }
 
+// What another process may use is not there for this one's predictions; nothing is held back.
+TEST_F(SeveralLinks, ALeaseIsAllThatIsDivided) {
+  LinkOptions links = links_of(LinkChoice::kOwn);
+  links.leased = true;
+  const auto opened = machine(1, links);
+  Served served(*opened, 0);
+  served.add();
+  const transfer::LinkClaim& claim = *served.slice().links()->claim;
+  EXPECT_NEAR(claim.rate(), kLink, 1);
+  EXPECT_EQ(opened->wanted(), transfer::LinkWants());
+  opened->lease({.in = 0.25 * kLink, .out = 0.25 * kLink});
+  EXPECT_NEAR(claim.rate(), 0.25 * kLink, 1);
+  const RequestId asked = served.ask(4);
+  const auto weights = static_cast<std::size_t>(device::CopyPriority::kWeightsAhead);
+  const Nanos end = clock_.now() + seconds(10);
+  double wanted = 0;
+  while (wanted == 0 && clock_.now() < end) wanted = opened->wanted().in[weights];
+  EXPECT_NEAR(wanted, kLink, 1);
+  opened->lease({.in = 0.5 * kLink, .out = kLink});
+  EXPECT_NEAR(claim.rate(), 0.5 * kLink, 1);
+  opened->shares().check_integrity();
+  EXPECT_TRUE(served.sink().wait_for_ends(1));
+  EXPECT_EQ(served.sink().of(asked).tokens.size(), 4u);
+  EXPECT_EQ(opened->wanted(), transfer::LinkWants());
+  opened->lease({.in = 100 * kLink, .out = kLink});
+  EXPECT_NEAR(claim.rate(), kLink, 1);
+}
+
 TEST_F(SeveralLinks, ASliceThatGoesDuringAnArrivalLeavesTheBookEmpty) {
   const auto opened = machine(2, links_of(LinkChoice::kAll));
   {

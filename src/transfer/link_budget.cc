@@ -30,7 +30,11 @@ std::map<int, double> by_resource(const std::vector<ResourceShare>& shares) {
 LinkBudget::LinkBudget(device::LinkProfile profile)
     : profile_(std::move(profile)),
       reserved_(profile_.resources.size(), ByPurpose{}),
-      floors_(profile_.resources.size(), ByPurpose{}) {}
+      floors_(profile_.resources.size(), ByPurpose{}) {
+  for (const device::LinkResource& each : profile_.resources) {
+    capacity_.push_back(each.bytes_per_second);
+  }
+}
 
 Result<std::vector<ResourceShare>> LinkBudget::shares(const std::vector<Hop>& hops,
                                                       double bytes_per_second) const {
@@ -99,8 +103,14 @@ Status LinkBudget::set_floor(int resource, CopyPriority purpose, double bytes_pe
   return {};
 }
 
+void LinkBudget::set_capacity(int resource, double bytes_per_second) {
+  CAUSEWAY_CHECK(bytes_per_second >= 0, "a link gives less than nothing");
+  const double most = profile_.resources.at(at(resource)).bytes_per_second;
+  capacity_[at(resource)] = std::min(most, bytes_per_second);
+}
+
 double LinkBudget::available(int resource, CopyPriority purpose) const {
-  double left = profile_.resources.at(at(resource)).bytes_per_second;
+  double left = capacity_.at(at(resource));
   CAUSEWAY_DCHECK(left >= 0, "a link gives less than nothing");
   for (std::size_t p = 0; p < kCopyPriorities; ++p) {
     const double taken = reserved_[at(resource)][p];
@@ -139,7 +149,7 @@ void LinkBudget::check_integrity() const {
     for (std::size_t p = 0; p < kCopyPriorities; ++p) {
       CAUSEWAY_CHECK(std::abs(sums[r][p] - reserved_[r][p]) <= slack, "reservations miscounted");
     }
-    CAUSEWAY_CHECK(reserved(static_cast<int>(r)) <= capacity + slack,
+    CAUSEWAY_CHECK(reserved(static_cast<int>(r)) <= capacity_[r] + slack,
                    "more reserved than there is");
   }
 }

@@ -48,6 +48,10 @@ class LinkBudget {
   // purposes exceed the capacity. Existing reservations stay.
   Status set_floor(int resource, device::CopyPriority purpose, double bytes_per_second);
 
+  // How much of a resource there is from now on: what the profile says at most. Reservations that
+  // exist stay.
+  void set_capacity(int resource, double bytes_per_second);
+
   // What `purpose` could still reserve.
   double available(int resource, device::CopyPriority purpose) const;
   // The most that `purpose` could move along these hops.
@@ -65,6 +69,7 @@ class LinkBudget {
     std::vector<ResourceShare> shares;  // each resource once
   };
   const device::LinkProfile profile_;
+  std::vector<double> capacity_;     // by resource
   std::vector<ByPurpose> reserved_;  // by resource
   std::vector<ByPurpose> floors_;    // by resource
   std::map<ReservationId, Reservation> reservations_;

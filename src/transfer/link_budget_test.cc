@@ -63,6 +63,23 @@ TEST(LinkBudget, AFloorIsKeptForItsPurpose) {
   EXPECT_FALSE(budget.set_floor(in, CopyPriority::kTwin, 46e9).ok());
 }
 
+TEST(LinkBudget, ACapacityMayShrinkButNotGrowBeyondTheProfile) {
+  LinkBudget budget = one_link();
+  const int in = budget.shares(kToZero, 1).value().front().resource;
+  const auto reserved = reserve(budget, kToZero, 30e9);
+  ASSERT_TRUE(reserved.ok());
+  budget.set_capacity(in, 40e9);
+  EXPECT_NEAR(budget.available(in, CopyPriority::kTwin), 10e9, 1);
+  budget.check_integrity();
+  budget.set_capacity(in, 20e9);  // less than what is reserved
+  EXPECT_EQ(budget.available(in, CopyPriority::kTwin), 0);
+  EXPECT_FALSE(reserve(budget, kToZero, 1e9).ok());
+  budget.release(*reserved);
+  EXPECT_NEAR(budget.available(in, CopyPriority::kTwin), 20e9, 1);
+  budget.set_capacity(in, 99e9);
+  EXPECT_NEAR(budget.available(in, CopyPriority::kTwin), 55e9, 1);
+}
+
 // Random reservations on a machine with everything shared: no resource is ever overbooked, what is
 // refused would have overbooked one, and releasing all leaves nothing.
 TEST(LinkBudget, NoResourceIsEverOverbooked) {

@@ -212,6 +212,29 @@ void LinkShares::reserve(const std::vector<LinkClaim*>& begun, CopyPriority purp
   }
 }
 
+RatesByPurpose LinkShares::wanted(int resource) const {
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_CHECK(resource >= 0 && resource < std::ssize(budget_.resources()), "no such resource");
+  RatesByPurpose wanted = {};
+  for (const LinkClaim* claim : claims_) {
+    if (!claim->begun_) continue;
+    double& sum = wanted[static_cast<std::size_t>(claim->purpose_)];
+    for (const LinkRoute& route : claim->routes_) {
+      for (const ResourceShare& share : route.per_byte) {
+        if (share.resource == resource) sum += share.bytes_per_second * route.rate_max;
+      }
+    }
+  }
+  return wanted;
+}
+
+// Every claim is granted anew, so that what was reserved fits again.
+void LinkShares::set_capacity(int resource, double bytes_per_second) {
+  const std::lock_guard lock(mutex_);
+  budget_.set_capacity(resource, bytes_per_second);
+  divide();
+}
+
 double LinkShares::reserved(int resource) const {
   const std::lock_guard lock(mutex_);
   return budget_.reserved(resource);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "transfer/link_budget.h"
+#include "transfer/link_lease.h"
 #include "transfer/transfer.h"
 
 namespace causeway::transfer {
@@ -56,6 +57,12 @@ class LinkShares {
   }
 
   std::unique_ptr<LinkClaim> claim(device::CopyPriority purpose, std::vector<LinkRoute> routes);
+
+  // What the claims that have begun could use of a resource, if nothing else limited them.
+  RatesByPurpose wanted(int resource) const;
+  // How much of a resource there is to divide from now on: what the profile says at most. What a
+  // route can use stays as it was.
+  void set_capacity(int resource, double bytes_per_second);
 
   double reserved(int resource) const;
   std::vector<device::LinkResource> resources() const;

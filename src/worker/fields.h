@@ -147,9 +147,13 @@ void fields(V& v, Of<V, PlannedModel>& model) {
   v(model.id, model.name, model.directory, model.max_model_len, model.pinned, model.max_resident);
 }
 template <typename V>
+void fields(V& v, Of<V, transfer::LinkRates>& rates) {
+  v(rates.in, rates.out);
+}
+template <typename V>
 void fields(V& v, Of<V, WorkerPlan>& plan) {
   v.one_of(plan.backend, Backend::kCuda);
-  v(plan.gpu, plan.slices, plan.models);
+  v(plan.gpu, plan.slices, plan.models, plan.link_least);
 }
 
 // Messages.
@@ -228,6 +232,19 @@ void fields(V& v, Of<V, Queued>& m) {
 template <typename V>
 void fields(V& v, Of<V, Stepping>& m) {
   v(m.slice, m.requests);
+}
+template <typename V>
+void fields(V& v, Of<V, transfer::LinkWants>& wants) {
+  for (auto& rate : wants.in) v(rate);
+  for (auto& rate : wants.out) v(rate);
+}
+template <typename V>
+void fields(V& v, Of<V, transfer::LinkAsk>& m) {
+  v(m.at, m.applied, m.wants);
+}
+template <typename V>
+void fields(V& v, Of<V, transfer::LinkLease>& m) {
+  v(m.number, m.asked, m.length, m.share, m.offer);
 }
 
 }  // namespace causeway::worker

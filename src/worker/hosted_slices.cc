@@ -87,6 +87,7 @@ Status HostedSlices::open(WorkerPlan plan, SliceOpener& opener) {
     opened.slices.push_back({one.slice->frames(), one.slice->weight_room(), one.slice->limits()});
     slices_.push_back(std::move(one));
   }
+  if (plan.leases()) lease_.emplace(plan.link_least, clock_.now());
   compiler_ = std::make_unique<grammar::Compiler>(grammar::CompilerOptions(), clock_);
   try {
     tasks_thread_ = std::thread([this] { run_tasks(); });
@@ -103,8 +104,10 @@ bool HostedSlices::busy() const {
 
 Status HostedSlices::serve() {
   while (true) {
-    const Nanos every = busy() ? options_.observe_every : options_.alive_every;
-    CAUSEWAY_ASSIGN(auto received, channel_.receive(observed_ + every - clock_.now()));
+    CAUSEWAY_TRY(keep_lease());
+    Nanos next = observed_ + (busy() ? options_.observe_every : options_.alive_every);
+    if (lease_) next = std::min(next, lease_->next(clock_.now()));
+    CAUSEWAY_ASSIGN(auto received, channel_.receive(next - clock_.now()));
     if (received) {
       CAUSEWAY_ASSIGN(Message message, decode(received->message));
       CAUSEWAY_TRY(handle(std::move(message), std::move(received->descriptor)));
@@ -119,6 +122,10 @@ Status HostedSlices::serve() {
 Status HostedSlices::handle(Message message, weights::FileDescriptor descriptor) {
   if (auto* submit = std::get_if<Submit>(&message)) return this->submit(std::move(*submit));
   if (const auto* cancel = std::get_if<Cancel>(&message)) return this->cancel(*cancel);
+  if (const auto* lease = std::get_if<transfer::LinkLease>(&message)) {
+    return lease_ ? lease_->take(*lease, clock_.now())
+                  : corrupt("the supervisor leases a link that is not shared");
+  }
   if (auto* attach = std::get_if<Attach>(&message)) {
     return do_later({std::move(*attach), std::move(descriptor)});
   }
@@ -129,6 +136,15 @@ Status HostedSlices::handle(Message message, weights::FileDescriptor descriptor)
     return corrupt("a second supervisor speaks on the socket: a worker serves one");
   }
   return corrupt("the supervisor sends what only a worker says");
+}
+
+// A share that has shrunk is divided before it is said that it is.
+Status HostedSlices::keep_lease() {
+  if (!lease_) return {};
+  const Nanos now = clock_.now();
+  const auto ask = lease_->ask(machine_->wanted(), now);
+  machine_->lease(lease_->rates(now));
+  return ask ? channel_.send(encode(*ask)) : Status();
 }
 
 Result<HostedSlices::One*> HostedSlices::at(std::int32_t slice) {

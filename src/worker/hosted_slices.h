@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "fleet/engine_slice.h"
 #include "grammar/compiler.h"
 #include "slice/model_home.h"
+#include "transfer/link_lease.h"
 #include "worker/channel.h"
 #include "worker/messages.h"
 #include "worker/worker_server.h"
@@ -111,6 +113,8 @@ class HostedSlices {
   Status refuse(std::int32_t slice, RequestId request, std::int32_t attempt, const Error& why);
   Status observe();
   Status observe(std::int32_t number, One& one, bool& told);
+  // Has the machine's book divide what is leased, and says what is wanted of it.
+  Status keep_lease();
   bool busy() const;
 
   void run_tasks();
@@ -129,6 +133,7 @@ class HostedSlices {
   std::unique_ptr<slice::Machine> machine_;
   std::vector<One> slices_;
   Nanos observed_, alive_;
+  std::optional<transfer::HeldLease> lease_;  // none: no link is shared with other workers
 
   std::map<ModelId, std::set<std::int32_t>> users_;  // of models that are here; the tasks' thread's
   std::map<ModelId, Forms> forms_;                   // of them; the tasks' thread's

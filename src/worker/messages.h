@@ -19,11 +19,12 @@
 #include "request/request.h"
 #include "schedule/rotation_policy.h"
 #include "slice/slice.h"
+#include "transfer/link_lease.h"
 #include "weights/expert_policy.h"
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 5;
+inline constexpr std::uint32_t kProtocol = 6;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // the first bytes of no other protocol
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -58,6 +59,11 @@ struct WorkerPlan {
   std::int32_t gpu = 0;
   std::vector<SlicePlan> slices;  // 1 to kSlicesMax
   std::vector<PlannedModel> models;
+  // What the worker has in any case of links that it shares with others, and leases more of
+  // (transfer/link_lease.h); zero: it shares none.
+  transfer::LinkRates link_least = {};
+
+  bool leases() const { return link_least.in > 0 && link_least.out > 0; }
 };
 
 // First, from both sides. Its form is the same in all versions of the protocol.
@@ -158,9 +164,9 @@ struct Observed {
 };
 struct Alive {};
 
-using Message =
-    std::variant<Hello, Prepare, Prepared, Open, Opened, Failed, Attach, Attached, Detach, Detached,
-                 Submit, Cancel, Outputs, Observed, Alive, Queued, Stepping>;
+using Message = std::variant<Hello, Prepare, Prepared, Open, Opened, Failed, Attach, Attached,
+                             Detach, Detached, Submit, Cancel, Outputs, Observed, Alive, Queued,
+                             Stepping, transfer::LinkAsk, transfer::LinkLease>;
 
 std::vector<std::byte> encode(const Message& message);
 // Reads any bytes. kCorrupt.

@@ -85,42 +85,54 @@ WorkerPlan some_plan() {
   return {.backend = Backend::kCuda,
           .gpu = 2,
           .slices = {slice, slice},
-          .models = {{ModelId(1), "a", "/models/a", Tokens(99), true, gib(1)}}};
+          .models = {{ModelId(1), "a", "/models/a", Tokens(99), true, gib(1)}},
+          .link_least = {2e9, 1e9}};
+}
+
+transfer::LinkAsk some_ask() {
+  transfer::LinkAsk ask{.at = millis(9), .applied = 4, .wants = {}};
+  double next = 1;
+  for (double& rate : ask.wants.in) rate = next++;
+  for (double& rate : ask.wants.out) rate = next++;
+  return ask;
 }
 
 std::vector<Message> one_of_each() {
   Random random(5);
   const auto requests =
       engine::random_requests({.count = 40, .edited = true, .scored = true}, random);
-  std::vector<Message> messages{Hello{.version = "1.2"},
-                                Prepare{some_plan()},
-                                Prepared{},
-                                Open{},
-                                Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
-                                Failed{{ErrorCode::kDevice, "no GPU"}},
-                                Attach{4,
-                                       1,
-                                       ModelId(3),
-                                       "m",
-                                       "/m",
-                                       Tokens(128),
-                                       mib(1),
-                                       0.25,
-                                       millis(30),
-                                       true,
-                                       mib(2),
-                                       {5, 6},
-                                       "[CALL]"},
-                                Attached{4, {}, mib(1), millis(2)},
-                                Attached{5, Error{ErrorCode::kCorrupt, "x"}, {}, {}},
-                                Detach{6, 1, ModelId(3), seconds(2)},
-                                Detached{6, {}},
-                                Cancel{1, RequestId(4)},
-                                Outputs{1, {some_output(), request::Output()}},
-                                Observed{1, some_observation(), {{ModelId(2), some_observation()}}},
-                                Alive{},
-                                Queued{2, RequestId(5)},
-                                Stepping{1, {RequestId(3), RequestId(8)}}};
+  std::vector<Message> messages{
+      Hello{.version = "1.2"},
+      Prepare{some_plan()},
+      Prepared{},
+      Open{},
+      Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},
+      Failed{{ErrorCode::kDevice, "no GPU"}},
+      Attach{4,
+             1,
+             ModelId(3),
+             "m",
+             "/m",
+             Tokens(128),
+             mib(1),
+             0.25,
+             millis(30),
+             true,
+             mib(2),
+             {5, 6},
+             "[CALL]"},
+      Attached{4, {}, mib(1), millis(2)},
+      Attached{5, Error{ErrorCode::kCorrupt, "x"}, {}, {}},
+      Detach{6, 1, ModelId(3), seconds(2)},
+      Detached{6, {}},
+      Cancel{1, RequestId(4)},
+      Outputs{1, {some_output(), request::Output()}},
+      Observed{1, some_observation(), {{ModelId(2), some_observation()}}},
+      Alive{},
+      Queued{2, RequestId(5)},
+      Stepping{1, {RequestId(3), RequestId(8)}},
+      some_ask(),
+      transfer::LinkLease{7, millis(30), millis(500), {1e9, 2e9}, {3, 4}}};
   for (const request::Request& request : requests) messages.emplace_back(Submit{1, request});
   request::Request embedded = requests[1];
   embedded.pooling = request::Pooling::kMean;
@@ -162,6 +174,11 @@ TEST(WorkerMessages, FieldsAreWhatTheyWere) {
   EXPECT_EQ(plan.slices[1].engine.core.step_timeout, seconds(3));
   EXPECT_EQ(plan.slices[1].engine.core.prefix_hash_seed, 0xfeedfacecafebeef);
   EXPECT_EQ(plan.models[0].directory, "/models/a");
+  EXPECT_EQ(plan.link_least.in, 2e9);
+  EXPECT_EQ(plan.link_least.out, 1e9);
+  const auto ask = std::get<transfer::LinkAsk>(decode(encode(some_ask())).value());
+  EXPECT_EQ(ask.wants.in.front(), 1);
+  EXPECT_EQ(ask.wants.out.back(), 2 * device::kCopyPriorities);
   const auto seen = std::get<Observed>(decode(encode(Observed{1, some_observation(), {}})).value());
   EXPECT_EQ(seen.all.expert_misses, 24);
   EXPECT_EQ(seen.all.link_bytes, Bytes(25));

@@ -21,6 +21,7 @@
 #include "fleet/fleet_slice.h"
 #include "slice/model_home.h"
 #include "slice/slice.h"
+#include "transfer/lease_book.h"
 #include "worker/messages.h"
 
 namespace causeway::worker {
@@ -32,6 +33,10 @@ struct WorkerOptions {
   std::string name;     // for the log: "GPU 0"
   std::string version;  // of this build
   WorkerPlan plan;
+  // Of the links that it shares with other workers, where plan.leases(), and its number in it. The
+  // book outlives the worker.
+  transfer::LeaseBook* leases = nullptr;
+  int lessee = 0;
   Nanos silence_max = seconds(5);  // without a word it is taken to hang
   Nanos hello_max = seconds(10);
   Nanos prepare_max = seconds(60);

@@ -34,6 +34,13 @@ bool knows(std::int64_t vocab, TokenId token) {
   return token >= 0 && (vocab == 0 || token < vocab);
 }
 
+// An answer to what it asks, and to what others have said meanwhile: a worker that runs or not
+// observes, or is alive, 20 times a second at least.
+bool is_time_to_lend(const Message& message) {
+  return std::holds_alternative<transfer::LinkAsk>(message) ||
+         std::holds_alternative<Observed>(message) || std::holds_alternative<Alive>(message);
+}
+
 // The server looks tokens up without asking whether they are within the vocabulary.
 bool makes_sense(const request::Output& output, std::int64_t vocab) {
   return std::all_of(output.tokens.begin(), output.tokens.end(), [&](const auto& token) {
@@ -123,8 +130,10 @@ Error Worker::State::serve() {
     if (*received) {
       auto message = decode((*received)->message);
       if (!message.ok()) return message.error();
+      const bool lends = is_time_to_lend(*message);
       const Status handled = handle(std::move(message).value());
       if (!handled.ok()) return handled.error();
+      if (lends) lend();
     } else if (clock_.now() - heard > options_.silence_max) {
       return unavailable("it has said nothing for " +
                          std::to_string(options_.silence_max / millis(1)) + " ms");
@@ -147,6 +156,7 @@ Status Worker::State::handle(Message message) {
   if (auto* one = std::get_if<Detached>(&message)) {
     return take(one->call, {std::move(one->error), {}, {}});
   }
+  if (const auto* ask = std::get_if<transfer::LinkAsk>(&message)) return take(*ask);
   if (std::holds_alternative<Alive>(message)) return {};
   return corrupt("it sends what only a supervisor says");
 }
@@ -211,6 +221,18 @@ Status Worker::State::take(const Stepping& stepping) {
   return {};
 }
 
+Status Worker::State::take(const transfer::LinkAsk& ask) {
+  if (options_.leases == nullptr) return corrupt("it asks for a lease, and shares no link");
+  return options_.leases->ask(options_.lessee, ask, clock_.now());
+}
+
+void Worker::State::lend() {
+  if (options_.leases == nullptr) return;
+  const auto lease = options_.leases->take(options_.lessee, clock_.now());
+  // What cannot be sent counts as leased until it would have ended.
+  if (lease) (void)channel_->send(encode(*lease)).ok();
+}
+
 std::vector<RequestId> Worker::State::One::active() const {
   std::vector<RequestId> active;
   for (const RequestId id : in_steps) {
@@ -244,6 +266,7 @@ Worker::State::Ends Worker::State::take_requests(request::FinishReason reason, c
 
 void Worker::State::lose(const Error& why) {
   child_.kill();
+  if (options_.leases != nullptr) options_.leases->forget(options_.lessee);
   reopened_at_.reset();
   std::vector<Model> gone;  // homes are let go after the lock
   Ends ends;

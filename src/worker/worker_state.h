@@ -118,6 +118,9 @@ class Worker::State {
   Status take(std::int64_t number, Answer answer);
   Status take(const Queued& queued);
   Status take(const Stepping& stepping);
+  Status take(const transfer::LinkAsk& ask);
+  // Sends the worker its lease, if there is something new about it.
+  void lend();
   Result<One*> from(std::int32_t slice);
   void lose(const Error& why);
   // Takes all requests that it has, as they end. With the lock.

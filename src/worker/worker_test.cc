@@ -449,7 +449,7 @@ class WorkerProcessTest : public WorkerTest {
   }
   void open() {
     say(Hello{.version = "test"});
-    say(Prepare{options().plan});
+    say(Prepare{plan_});
     ASSERT_TRUE(await<Prepared>());
     say(Open{});
     ASSERT_TRUE(await<Opened>());
@@ -461,6 +461,7 @@ class WorkerProcessTest : public WorkerTest {
 
   std::unique_ptr<Channel> channel_;
   Child child_;
+  WorkerPlan plan_ = options().plan;
 };
 
 TEST_F(WorkerProcessTest, EndsWithItsSupervisor) {
@@ -482,6 +483,37 @@ TEST_F(WorkerProcessTest, EndsWithItsSupervisor) {
   channel_.reset();
   EXPECT_EQ(end(), "ended with status 0");
   EXPECT_LT(clock_.now() - start, seconds(2));
+}
+
+// It asks for its share and never gets one, and serves with the least that it has in any case.
+TEST_F(WorkerProcessTest, AnswersWhereItsSupervisorGrantsNothing) {
+  plan_.slices[0].weights = mib(1);
+  plan_.link_least = {.in = 1e3, .out = 1e3};
+  open();
+  ASSERT_TRUE(load(ModelId(0)).ok());
+  const auto home = home_.pool.pin(ModelId(0)).value();
+  const Attach wanted{.call = 1,
+                      .model = ModelId(0),
+                      .name = "small",
+                      .directory = directory_.path(),
+                      .max_model_len = Tokens(128),
+                      .bytes = home->bytes()};
+  const int region = home_.memory.file_descriptor(home->address().region);
+  ASSERT_TRUE(channel_->send(encode(wanted), region).ok());
+  ASSERT_TRUE(await<Attached>());
+  say(Submit{0, request(1)});
+  ASSERT_TRUE(await<Outputs>());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(await<transfer::LinkAsk>());
+  say(transfer::LinkLease{.number = 1, .length = seconds(99)});
+  EXPECT_EQ(end(), "ended with status 1");
+  EXPECT_THAT(said(), HasSubstr("lease 1 of a link makes no sense"));
+}
+
+TEST_F(WorkerProcessTest, EndsWhereItIsLeasedWhatItDoesNotShare) {
+  open();
+  say(transfer::LinkLease{.number = 1});
+  EXPECT_EQ(end(), "ended with status 1");
+  EXPECT_THAT(said(), HasSubstr("leases a link that is not shared"));
 }
 
 TEST_F(WorkerProcessTest, EndsWhereItsSupervisorMakesNoSense) {

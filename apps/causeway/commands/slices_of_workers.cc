@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "commands/slice_share.h"
+#include "device/link_profile.h"
 #include "slice/cuda_slice.h"
 #include "slice/host_slice.h"
+#include "transfer/lease_book.h"
 #include "version.h"
 #include "worker/worker.h"
 
@@ -58,8 +60,9 @@ class HomeOfWorkers final : public fleet::SlicesOfHome {
 
 class SlicesOfWorkers final : public ServedSlices {
  public:
-  SlicesOfWorkers(bool cuda, Bytes kv_frame, const std::vector<topology::ChosenInstance>& instances)
-      : cuda_(cuda), kv_frame_(kv_frame), instances_(instances) {}
+  SlicesOfWorkers(bool cuda, Bytes kv_frame, const std::vector<topology::ChosenInstance>& instances,
+                  std::unique_ptr<transfer::LeaseBook> leases)
+      : cuda_(cuda), kv_frame_(kv_frame), instances_(instances), leases_(std::move(leases)) {}
   ~SlicesOfWorkers() override { slices_.clear(); }  // they use the workers
 
   void add(const std::vector<slice::SlicePart>& parts, std::unique_ptr<worker::Worker> worker) {
@@ -91,6 +94,7 @@ class SlicesOfWorkers final : public ServedSlices {
   const bool cuda_;
   const Bytes kv_frame_;
   const std::vector<topology::ChosenInstance> instances_;
+  const std::unique_ptr<transfer::LeaseBook> leases_;  // null: no worker shares a link
   std::vector<std::unique_ptr<worker::Worker>> workers_;
 };
 
@@ -105,6 +109,24 @@ worker::SlicePlan plan_of(const ServedSlicesOptions& own, const slice::SlicePart
           .experts = own.experts,
           .memory_utilization = own.memory_utilization,
           .engine = own.engine};
+}
+
+// The book of the links that workers share, one of each GPU: those of the machine's map, or, where
+// they are MIG instances, of the GPUs that these are of. Null: they share none.
+Result<std::unique_ptr<transfer::LeaseBook>> book_of(
+    std::vector<int> gpus, const std::vector<topology::ChosenInstance>& instances,
+    const slice::Machine& machine) {
+  std::unique_ptr<transfer::LeaseBook> book;
+  if (instances.empty()) {
+    CAUSEWAY_ASSIGN(book, transfer::LeaseBook::create(machine.shares(), gpus));
+  } else {
+    for (int& gpu : gpus) gpu = topology::link_of_instance(instances, gpu);
+    const transfer::LinkShares links(
+        device::make_link_tree({.devices = static_cast<int>(instances.size())}));
+    CAUSEWAY_ASSIGN(book, transfer::LeaseBook::create(links, gpus));
+  }
+  if (!book->shared()) book.reset();
+  return book;
 }
 
 Result<std::string> this_program() {
@@ -124,7 +146,13 @@ Result<std::unique_ptr<ServedSlices>> open_slices_of_workers(
   const bool cuda = machine.cuda() != nullptr;
   std::map<int, std::vector<slice::SlicePart>> by_gpu;
   for (const slice::SlicePart& part : layout.parts) by_gpu[part.gpu].push_back(part);
-  auto served = std::make_unique<SlicesOfWorkers>(cuda, options.kv_frame, options.instances);
+  std::vector<int> gpus;
+  for (const auto& [gpu, parts] : by_gpu) gpus.push_back(gpu);
+  CAUSEWAY_ASSIGN(auto leases, book_of(std::move(gpus), options.instances, machine));
+  transfer::LeaseBook* const book = leases.get();
+  auto served = std::make_unique<SlicesOfWorkers>(cuda, options.kv_frame, options.instances,
+                                                  std::move(leases));
+  int lessee = 0;
   for (const auto& [gpu, parts] : by_gpu) {
     worker::WorkerOptions worker;
     worker.command = {program, "worker", "--worker-socket", "3"};
@@ -139,9 +167,15 @@ Result<std::unique_ptr<ServedSlices>> open_slices_of_workers(
       worker.plan.gpu = 0;  // the only one that it sees
     }
     for (const slice::SlicePart& part : parts) {
-      const int gpus = static_cast<int>(by_gpu.size());
-      worker.plan.slices.push_back(plan_of(share_of(options, part, gpus), part));
+      const int count = static_cast<int>(by_gpu.size());
+      worker.plan.slices.push_back(plan_of(share_of(options, part, count), part));
     }
+    if (book != nullptr) {
+      worker.leases = book;
+      worker.lessee = lessee;
+      worker.plan.link_least = book->least(lessee);
+    }
+    lessee += 1;
     for (const fleet::CatalogueModel& model : models) {
       worker.plan.models.push_back({.id = model.entry->id,
                                     .name = model.entry->name,

@@ -13,15 +13,16 @@ constexpr Bytes kKvHostAhead = mib(128);
 
 class Opener final : public worker::SliceOpener {
  public:
-  // A worker does not know of other GPUs' copies: each uses its own link.
+  // Each uses its own GPU's link, and leases its part of what that shares with others.
   Result<std::unique_ptr<slice::Machine>> open_machine(const worker::WorkerPlan& plan,
                                                        slice::ModelHome& home,
                                                        const Clock& clock) override {
     if (plan.backend == worker::Backend::kHost) {
-      return slice::Machine::open_host({}, {}, home, clock);
+      return slice::Machine::open_host({}, {.leased = plan.leases()}, home, clock);
     }
     CAUSEWAY_ASSIGN(auto machine,
-                    slice::Machine::open_gpus({.choice = slice::LinkChoice::kOwn}, home, clock));
+                    slice::Machine::open_gpus(
+                        {.choice = slice::LinkChoice::kOwn, .leased = plan.leases()}, home, clock));
     CAUSEWAY_TRY(slice::warm_up_cuda(*machine, plan.gpu));
     candidates_ = candidates(plan);
     return machine;

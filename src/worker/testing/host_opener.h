@@ -10,9 +10,14 @@ namespace causeway::worker::testing {
 
 class HostOpener final : public SliceOpener {
  public:
-  Result<std::unique_ptr<slice::Machine>> open_machine(const WorkerPlan&, slice::ModelHome& home,
+  // `link`: bytes per second of the device's link; 0: as fast as memory is.
+  explicit HostOpener(double link = 0) : link_(link) {}
+  Result<std::unique_ptr<slice::Machine>> open_machine(const WorkerPlan& plan,
+                                                       slice::ModelHome& home,
                                                        const Clock& clock) override {
-    return slice::Machine::open_host({.extent_bytes = kib(64)}, {}, home, clock);
+    device::HostMachineOptions host{.extent_bytes = kib(64)};
+    if (link_ > 0) host.links = device::make_link_tree({.link = link_, .link_duplex = 2 * link_});
+    return slice::Machine::open_host(host, {.leased = plan.leases()}, home, clock);
   }
   Result<std::unique_ptr<slice::Slice>> open_slice(const WorkerPlan& plan, std::size_t number,
                                                    slice::Machine& machine,
@@ -28,6 +33,9 @@ class HostOpener final : public SliceOpener {
                                    .engine = slice.engine},
                                   machine, sink);
   }
+
+ private:
+  const double link_;
 };
 
 }  // namespace causeway::worker::testing

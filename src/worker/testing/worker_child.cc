@@ -1,6 +1,6 @@
 // A worker's process for tests:
 //   worker_child --worker-socket FD [--version TEXT] [--misbehave KIND]
-//                [--prepare-ms N] [--open-ms N] [--marks FOLDER]
+//                [--prepare-ms N] [--open-ms N] [--marks FOLDER] [--link BYTES_PER_SECOND]
 // or what holds back the end of another process, as a driver may: once that was killed, waitpid
 // does not give it to its parent before this one has ended, with its socket:
 //   worker_child --worker-socket FD --hold PID
@@ -84,7 +84,8 @@ Status serve_badly(Channel& channel, const Options& options) {
 // Takes its time, and leaves a file where it prepares, where it has, and where it opens a slice.
 class SlowOpener final : public SliceOpener {
  public:
-  explicit SlowOpener(const Options& options) : options_(options) {}
+  explicit SlowOpener(const Options& options)
+      : options_(options), opener_(std::atof(options.at("--link").c_str())) {}
   Result<std::unique_ptr<slice::Machine>> open_machine(const WorkerPlan& plan,
                                                        slice::ModelHome& home,
                                                        const Clock& clock) override {
@@ -126,7 +127,7 @@ Status hold(int pid, int socket) {
 Status run(int argc, char** argv) {
   Options options{{"--version", "test"}, {"--worker-socket", ""}, {"--misbehave", ""},
                   {"--prepare-ms", "0"}, {"--open-ms", "0"},      {"--marks", ""},
-                  {"--hold", ""}};
+                  {"--hold", ""},        {"--link", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   weights::FileDescriptor socket(std::atoi(options["--worker-socket"].c_str()));
   if (!options["--hold"].empty()) return hold(std::atoi(options["--hold"].c_str()), socket.get());
