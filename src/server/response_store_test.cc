@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway::server {
+namespace causeway::server::response_store_test {
 namespace {
 
 ResponseStoreOptions options_of(std::size_t bytes_max) {
@@ -113,4 +113,4 @@ TEST(ResponseStore, IsAsTheRuleSaysInRandomHistories) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::response_store_test

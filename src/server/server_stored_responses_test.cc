@@ -2,7 +2,7 @@
 #include "base/random.h"
 #include "server/testing/fixture.h"
 
-namespace causeway::server {
+namespace causeway::server::server_stored_responses_test {
 namespace {
 
 using nlohmann::json;
@@ -163,4 +163,4 @@ TEST_F(NoStoredResponses, SayThatNothingIsKept) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::server_stored_responses_test

@@ -12,7 +12,7 @@
 #include "base/testing/rounds.h"
 #include "transfer/testing/machines.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::lease_book_test {
 namespace {
 
 using device::CopyPriority;
@@ -308,4 +308,4 @@ TEST(LeaseBook, RandomHistoriesNeverLeaseMoreThanThereIs) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::lease_book_test

@@ -7,7 +7,7 @@
 
 #include "transfer/link_shares.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::link_lease_test {
 namespace {
 
 using device::CopyPriority;
@@ -147,4 +147,4 @@ TEST(LeasedWays, EveryPathToHostMemoryCrossesThem) {
 }
 
 }  // namespace
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::link_lease_test

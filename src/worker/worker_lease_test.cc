@@ -7,7 +7,7 @@
 #include "transfer/lease_book.h"
 #include "worker/testing/worker_fixture.h"
 
-namespace causeway::worker {
+namespace causeway::worker::worker_lease_test {
 namespace {
 
 using testing::send;
@@ -109,4 +109,4 @@ TEST_F(WorkerLeaseTest, WhatAKilledOrHangingWorkerHadIsAnothersWhenItEnds) {
 }
 
 }  // namespace
-}  // namespace causeway::worker
+}  // namespace causeway::worker::worker_lease_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::server {
+namespace causeway::server::stored_response_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -65,4 +65,4 @@ TEST(StoredResponse, ACallThatWasCutShortIsAnError) {
 }
 
 }  // namespace
-}  // namespace causeway::server
+}  // namespace causeway::server::stored_response_test
