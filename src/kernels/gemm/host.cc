@@ -20,6 +20,7 @@ struct StripeArgs {
 };
 }  // namespace
 
+#define CAUSEWAY_SIMD_BF16
 #define CAUSEWAY_SIMD_BODY "kernels/gemm/body.inc"
 #include "kernels/simd/each_variant.inc"
 
@@ -75,7 +76,7 @@ class Gemm::State {
   static Path own_way_of(const Params& p) {
     const bool wanted =
         p.path == Path::kOwnPairs || (p.path != Path::kOwnLoops && has_fast_bf16_pairs());
-    const bool can = p.w.is_bf16() && p.variant == Variant::kAvx512;
+    const bool can = p.w.is_bf16() && p.variant == Variant::kAvx512Bf16;
     return wanted && can ? Path::kOwnPairs : Path::kOwnLoops;
   }
 
@@ -148,7 +149,7 @@ class Gemm::State {
       avx512::round_row(p.x + i * p.x_stride, p.k, row);
     }
     args.x = x;
-    run_stripes(args, avx512::stripe_pairs);
+    run_stripes(args, avx512_bf16::stripe_pairs);
 #else
     run_own(p);
 #endif
