@@ -1,5 +1,6 @@
 #include "kernels/cpu.h"
 
+#include <array>
 #include <atomic>
 
 namespace causeway::kernels {
@@ -9,13 +10,17 @@ std::string_view name_of(Variant variant) {
     case Variant::kPlain: return "plain";
     case Variant::kAvx2: return "avx2";
     case Variant::kAvx512: return "avx512";
+    case Variant::kAvx512Bf16: return "avx512_bf16";
   }
   return "?";
 }
 
 namespace {
 
-std::atomic<Variant> widest{Variant::kAvx512};
+constexpr std::array kNarrowestFirst = {Variant::kPlain, Variant::kAvx2, Variant::kAvx512,
+                                        Variant::kAvx512Bf16};
+
+std::atomic<Variant> widest{Variant::kAvx512Bf16};
 
 }  // namespace
 
@@ -33,27 +38,32 @@ bool is_available(Variant variant) {
     case Variant::kAvx512:
       return is_available(Variant::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+             __builtin_cpu_supports("avx512vl");
+    case Variant::kAvx512Bf16:
+      return is_available(Variant::kAvx512) && __builtin_cpu_supports("avx512bf16");
   }
   return false;
 }
-bool has_fast_bf16_pairs() { return is_available(Variant::kAvx512) && __builtin_cpu_is("amd"); }
+bool has_fast_bf16_pairs() { return is_available(Variant::kAvx512Bf16) && __builtin_cpu_is("amd"); }
 #else
 bool is_available(Variant variant) { return variant == Variant::kPlain; }
 bool has_fast_bf16_pairs() { return false; }
 #endif
 
-Variant best_variant() {
-  if (is_available(Variant::kAvx512)) return Variant::kAvx512;
-  return is_available(Variant::kAvx2) ? Variant::kAvx2 : Variant::kPlain;
-}
-
 std::vector<Variant> available_variants() {
   std::vector<Variant> variants;
-  for (const Variant variant : {Variant::kPlain, Variant::kAvx2, Variant::kAvx512}) {
+  for (const Variant variant : kNarrowestFirst) {
     if (is_available(variant)) variants.push_back(variant);
   }
   return variants;
+}
+
+Variant best_variant() {
+  Variant best = Variant::kPlain;
+  for (const Variant variant : kNarrowestFirst) {
+    if (is_available(variant)) best = variant;
+  }
+  return best;
 }
 
 }  // namespace causeway::kernels

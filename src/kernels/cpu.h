@@ -8,9 +8,10 @@
 namespace causeway::kernels {
 
 enum class Variant {
-  kPlain,   // what every x86-64 (or any other) CPU has
-  kAvx2,    // AVX2 and FMA
-  kAvx512,  // AVX-512 F, BW, DQ, VL and BF16
+  kPlain,       // what every x86-64 (or any other) CPU has
+  kAvx2,        // AVX2 and FMA
+  kAvx512,      // AVX-512 F, BW, DQ and VL
+  kAvx512Bf16,  // these and the instructions for bf16, AMX where the CPU has it
 };
 
 std::string_view name_of(Variant variant);
@@ -18,7 +19,7 @@ std::string_view name_of(Variant variant);
 // True when the CPU has the instructions and the operating system saves their registers.
 bool is_available(Variant variant);
 
-// Whether the instruction for pairs of bf16 (of kAvx512) does as much at a time as two f32
+// Whether the instruction for pairs of bf16 (of kAvx512Bf16) does as much at a time as two f32
 // multiply-adds, or more: on AMD's CPUs twice as much, on Intel's half.
 bool has_fast_bf16_pairs();
 

@@ -4,8 +4,9 @@
     tools/yardstick/llama_cpp.py --binary build/release/bin/causeway [--json FILE]
 
 Builds llama.cpp, from the source package of llama-cpp-python on the package index, in
-.cache/yardstick: once with this machine's instructions, once with AVX2, FMA and F16C alone. Makes a
-model of random weights in the shape of Llama-3.2-1B (`causeway make-model`), and a GGUF of it.
+.cache/yardstick: once with this machine's instructions, once with AVX2, FMA and F16C alone; with
+--instructions avx512 with AVX-512 but without its instructions for bf16. Makes a model of random
+weights in the shape of Llama-3.2-1B (`causeway make-model`), and a GGUF of it.
 
 A turn is one run of ours (`causeway bench model`) and one of theirs (`llama-batched-bench`, its
 defaults); each waits for the other, so that a busy machine slows both alike. Figures are tokens a
@@ -40,10 +41,10 @@ PLAIN_BUILD = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA
                "-DLLAMA_BUILD_TOOLS=ON", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_UI=OFF",
                "-DLLAMA_USE_PREBUILT_UI=OFF"]
 # Instructions: how theirs is built, and up to which ours may go.
-BUILDS = {"native": ["-DGGML_NATIVE=ON"],
-          "avx2": ["-DGGML_NATIVE=OFF", "-DGGML_SSE42=ON", "-DGGML_AVX=ON", "-DGGML_AVX2=ON",
-                   "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"]}
-OURS_MAX = {"native": "avx512", "avx2": "avx2"}
+AVX2 = ["-DGGML_NATIVE=OFF", "-DGGML_SSE42=ON", "-DGGML_AVX=ON", "-DGGML_AVX2=ON", "-DGGML_FMA=ON",
+        "-DGGML_F16C=ON", "-DGGML_BMI2=ON"]
+BUILDS = {"native": ["-DGGML_NATIVE=ON"], "avx512": [*AVX2, "-DGGML_AVX512=ON"], "avx2": AVX2}
+OURS_MAX = {"native": "avx512_bf16", "avx512": "avx512", "avx2": "avx2"}
 
 # Llama-3.2-1B.
 SHAPE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
@@ -247,7 +248,8 @@ def main(arguments):
                         help="our program")
     parser.add_argument("--turns", type=int, default=3, help="of ours and theirs; at least 3")
     parser.add_argument("--cores", type=int, default=2, help="that both run on")
-    parser.add_argument("--instructions", nargs="+", choices=list(BUILDS), default=list(BUILDS))
+    parser.add_argument("--instructions", nargs="+", choices=list(BUILDS),
+                        default=["native", "avx2"])
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="that build llama.cpp")
     parser.add_argument("--nice", type=int, default=0, help="added to the niceness of both")
     parser.add_argument("--lock", type=Path, help="a file to lock while building and in each run")

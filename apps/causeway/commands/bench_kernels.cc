@@ -25,7 +25,9 @@ class BenchKernels final : public Command {
         .range(5, 1000)
         .show_default();
     options().add_flag("--model-only", model_only_, "only decode and prefill of the 1B model");
-    options().add_choice("--cpu", widest_, kCpuVariants, kCpuVariantsHelp).show_default("avx512");
+    options()
+        .add_choice("--cpu", widest_, kCpuVariants, kCpuVariantsHelp)
+        .show_default("avx512_bf16");
     options().add_option("--json", json_file_,
                          "also write the rows to this file ('-': standard output)");
   }
@@ -52,7 +54,7 @@ class BenchKernels final : public Command {
   const Clock& clock_;
   std::int64_t runs_ = 7;
   bool model_only_ = false;
-  kernels::Variant widest_ = kernels::Variant::kAvx512;
+  kernels::Variant widest_ = kernels::Variant::kAvx512Bf16;
   std::string json_file_;
 };
 

@@ -31,7 +31,7 @@ class BenchModel final : public Command {
     app.add_option("--runs", gpu_.runs, "of each figure; the median is reported")
         .range(5, 1000)
         .show_default();
-    app.add_choice("--cpu", widest_, kCpuVariants, kCpuVariantsHelp).show_default("avx512");
+    app.add_choice("--cpu", widest_, kCpuVariants, kCpuVariantsHelp).show_default("avx512_bf16");
     app.add_option("--batch", gpu_.decode_batches,
                    "sequences in a decode step (default on the CPU: 1)")
         .range(1, 4096)
@@ -90,7 +90,7 @@ class BenchModel final : public Command {
   std::string config_file_;
   bool random_weights_ = true;
   std::string device_ = "cuda";
-  kernels::Variant widest_ = kernels::Variant::kAvx512;
+  kernels::Variant widest_ = kernels::Variant::kAvx512Bf16;
   GpuBenchSettings gpu_{.config = {}, .decode_batches = {1, 8, 32, 128}};
   bool no_graphs_ = false;
   bool explain_ = false;

@@ -35,7 +35,7 @@ MatmulPeak::MatmulPeak(std::int64_t size) : size_(size) {
 
 double MatmulPeak::measure(const Clock& clock) {
   // x holds the same numbers.
-  const WeightsRef w = is_available(Variant::kAvx512)
+  const WeightsRef w = is_available(Variant::kAvx512Bf16)
                            ? WeightsRef{reinterpret_cast<const std::byte*>(w_.data()), DType::kBF16}
                            : WeightsRef{reinterpret_cast<const std::byte*>(x_.data()), DType::kF32};
   const Nanos start = clock.now();

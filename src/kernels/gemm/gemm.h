@@ -3,10 +3,10 @@
 //   out [m][n] = x [m][k] · w [n][k]ᵀ + bias [n]
 //
 // When w is bf16, x is rounded to bf16 first; accumulation and output are f32. From kLargeRows rows
-// on it is compute-bound and oneDNN's; below it is bound by reading w once, and done by own loops
-// (also above, in a build without oneDNN). w is never packed: it is read where it lies. But where
-// the CPU has no instructions for bf16, kPanelRows rows and more take w in panels, converted to f32
-// on the way, for oneDNN's product in f32.
+// on it is compute-bound and oneDNN's; below it is bound by reading w once, and done by own loops.
+// w is never packed: it is read where it lies. But where the CPU has no instructions for bf16, or
+// the build no oneDNN, kTiledRows rows and more take w in panels that are laid out as f32 on the
+// way (tiles.h).
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace causeway::kernels::gemm {
 // Rows of x from which oneDNN is faster than the own loops.
 inline constexpr std::int64_t kLargeRows = 16;
 
-// On a CPU without instructions for bf16: from which panels are faster.
-inline constexpr std::int64_t kPanelRows = 32;
+// Rows of x from which tiles are faster than the own loops.
+inline constexpr std::int64_t kTiledRows = 24;
 
 enum class Path {
   kBest,
   kOwnLoops,
   kOwnPairs,  // own loops, of bf16 weights by the instruction for pairs of bf16, with AVX-512
-  kPanels
+  kTiles,     // own loops on panels of w in f32
 };
 
 struct Params {

@@ -1,5 +1,9 @@
 #include "kernels/gemm/gemm.h"
 
+#include <algorithm>
+#include <limits>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "kernels/testing/near.h"
@@ -102,7 +106,7 @@ TEST(GemmTest, ProductsOfSeveralBlocksAgreeWithDoublePrecision) {
 TEST(GemmTest, LargeProductsAgreeWithDoublePrecision) {
   Random random(fresh_seed());
   Gemm gemm;
-  for (const std::int64_t m : {15, 16, 17, 64, 67}) {
+  for (const std::int64_t m : {15, 16, 17, 23, 24, 64, 67}) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       for (int repeat = 0; repeat < 2; ++repeat) {  // the second time it is prepared already
         const Case c{m, 130 + m, 257, dtype, repeat == 0};
@@ -112,14 +116,97 @@ TEST(GemmTest, LargeProductsAgreeWithDoublePrecision) {
   }
 }
 
-TEST(GemmTest, PanelsAgreeWithDoublePrecision) {
+// Full and short strips, slivers and parts of k, rows too many behind odd m, several panels.
+TEST(GemmTest, TilesAgreeWithDoublePrecision) {
   Random random(fresh_seed());
   Gemm gemm;
+  const std::int64_t widths[] = {1, 15, 16, 17, 31, 32, 33, 65, 257, 600};
+  const std::int64_t depths[] = {1, 15, 31, 32, 33, 127, 384, 385, 1'023, 2'049};
   for (const Variant variant : available_variants()) {
-    for (const std::int64_t m : {16, 33}) {
-      for (const std::int64_t k : {8, 257, 20'000}) {  // 20'000: two panels, the last one short
-        const Case c{m, 40, k, DType::kBF16, m != 33, variant, Path::kPanels};
-        EXPECT_LT(error_of(c, gemm, random), 3e-6) << name_of(variant) << " " << m << ", " << k;
+    for (std::int64_t m = 1; m <= 35; ++m) {
+      const std::int64_t n = widths[random.below(std::ssize(widths))];
+      const std::int64_t k = depths[random.below(std::ssize(depths))];
+      const DType dtype = random.chance(0.7) ? DType::kBF16 : DType::kF32;
+      const Case c{m, n, k, dtype, random.chance(0.3), variant, Path::kTiles};
+      EXPECT_LT(error_of(c, gemm, random), 3e-6)
+          << name_of(variant) << " " << m << " x " << n << " x " << k << " " << name_of(dtype);
+    }
+  }
+}
+
+// What the other rows are, and how many, changes no bit of a row.
+TEST(GemmTest, ARowOfTilesDependsOnNoOtherRow) {
+  Random random(fresh_seed());
+  Gemm gemm;
+  constexpr std::int64_t kRows = 41, kN = 45, kK = 500;
+  const auto x = random_floats(random, kRows * kK);
+  const TestWeights w(random, kN * kK, DType::kBF16);
+  const auto product = [&](std::int64_t first, std::int64_t rows, Variant variant) {
+    auto out = poisoned(rows * kN);
+    gemm.run({.m = rows,
+              .n = kN,
+              .k = kK,
+              .x = x.data() + first * kK,
+              .x_stride = kK,
+              .w = w.ref(),
+              .bias = {},
+              .out = out.data(),
+              .out_stride = kN,
+              .variant = variant,
+              .path = Path::kTiles});
+    return out;
+  };
+  for (const Variant variant : available_variants()) {
+    const auto all = product(0, kRows, variant);
+    for (const std::int64_t rows : {1, 2, 13, 16}) {
+      const auto first = static_cast<std::int64_t>(random.below(kRows - rows));
+      const auto some = product(first, rows, variant);
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * kN))
+          << name_of(variant) << ", " << rows << " rows from " << first;
+    }
+  }
+}
+
+// The tiles round x themselves: as to_bfloat16() does, infinities and NaN included.
+TEST(GemmTest, TilesRoundAsTheOwnLoopsDo) {
+  Gemm gemm;
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {1.0f + 0x1p-8f,
+                          1.0f + 0x3p-8f,
+                          -(1.0f + 0x1p-8f) - 0x1p-20f,
+                          0x1.fffffep127f,
+                          inf,
+                          -inf,
+                          -0.0f,
+                          0x1p-149f,
+                          std::numeric_limits<float>::quiet_NaN()};
+  const BFloat16 one = to_bfloat16(1.0f);
+  const auto rows = std::ssize(x);
+  for (const Variant variant : available_variants()) {
+    for (const std::int64_t k : {1, 32}) {
+      std::vector<float> padded(static_cast<std::size_t>(rows * k), 0.0f);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        padded[static_cast<std::size_t>(i * k)] = x[static_cast<std::size_t>(i)];
+      }
+      std::vector<BFloat16> w(static_cast<std::size_t>(k), BFloat16{});
+      w[0] = one;
+      auto out = poisoned(rows);
+      gemm.run({.m = rows,
+                .n = 1,
+                .k = k,
+                .x = padded.data(),
+                .x_stride = k,
+                .w = {reinterpret_cast<const std::byte*>(w.data()), DType::kBF16},
+                .bias = {},
+                .out = out.data(),
+                .out_stride = 1,
+                .variant = variant,
+                .path = Path::kTiles});
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const float wanted = to_float(to_bfloat16(x[at]));
+        EXPECT_TRUE(out[at] == wanted || (std::isnan(out[at]) && std::isnan(wanted)))
+            << name_of(variant) << ", k " << k << ": " << x[at] << " became " << out[at];
       }
     }
   }

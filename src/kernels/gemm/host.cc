@@ -4,6 +4,7 @@
 
 #include "kernels/buffer.h"
 #include "kernels/gemm/onednn.h"
+#include "kernels/gemm/tiles.h"
 #include "kernels/parallel.h"
 
 namespace {
@@ -20,15 +21,12 @@ struct StripeArgs {
 };
 }  // namespace
 
+#define CAUSEWAY_SIMD_BF16
 #define CAUSEWAY_SIMD_BODY "kernels/gemm/body.inc"
 #include "kernels/simd/each_variant.inc"
 
 namespace causeway::kernels::gemm {
 namespace {
-
-// Of a panel, which lies in caches between its conversion and its product: half as many or four
-// times as many are 10 % slower on two cores with AVX2.
-constexpr std::int64_t kPanelFloats = 512 << 10;
 
 // A thread is worth starting for this many bytes of w.
 constexpr std::int64_t kBytesPerThread = 64 << 10;
@@ -55,7 +53,7 @@ class Gemm::State {
     switch (way_of(p)) {
       case Path::kOwnLoops: run_own(p); break;
       case Path::kOwnPairs: run_pairs(p); break;
-      case Path::kPanels: run_panels(p); break;
+      case Path::kTiles: tiles_.run(p); break;
       case Path::kBest: run_large(p); break;
     }
     add_bias(p);
@@ -64,18 +62,17 @@ class Gemm::State {
  private:
   // kBest: oneDNN, on w as it lies.
   static Path way_of(const Params& p) {
+    if (p.path == Path::kTiles) return Path::kTiles;
     const Path own = own_way_of(p);
-    if (p.path == Path::kOwnLoops || p.path == Path::kOwnPairs || p.m < kLargeRows) return own;
-    const bool best = p.path == Path::kBest;
-    if (best && OneDnn::can_multiply(p.w.dtype)) return Path::kBest;
-    const bool panels = p.w.is_bf16() && OneDnn::can_multiply(DType::kF32);
-    return panels && (p.m >= kPanelRows || !best) ? Path::kPanels : own;
+    if (p.path != Path::kBest || p.m < kLargeRows) return own;
+    if (OneDnn::can_multiply(p.w.dtype)) return Path::kBest;
+    return p.m >= kTiledRows ? Path::kTiles : own;
   }
 
   static Path own_way_of(const Params& p) {
     const bool wanted =
         p.path == Path::kOwnPairs || (p.path != Path::kOwnLoops && has_fast_bf16_pairs());
-    const bool can = p.w.is_bf16() && p.variant == Variant::kAvx512;
+    const bool can = p.w.is_bf16() && p.variant == Variant::kAvx512Bf16;
     return wanted && can ? Path::kOwnPairs : Path::kOwnLoops;
   }
 
@@ -92,28 +89,6 @@ class Gemm::State {
       product.x_stride = p.k;
     }
     onednn_.run(product, x, p.w.data, p.out);
-  }
-
-  // w in panels of rows, as f32: where the CPU has no instructions for bf16.
-  void run_panels(const Params& p) {
-    const float* x = rounded_f32(p);
-    const std::int64_t rows = std::clamp<std::int64_t>(kPanelFloats / p.k, 16, p.n);
-    float* panel = panel_.ensure(rows * p.k);
-    auto* widen = CAUSEWAY_SELECT(p.variant, widen_row);
-    for (std::int64_t begin = 0; begin < p.n; begin += rows) {
-      const std::int64_t count = std::min(rows, p.n - begin);
-      const BFloat16* w = p.w.bf16() + begin * p.k;
-      parallel_ranges(count, 1 + (16 << 10) / p.k, [&](std::int64_t first, std::int64_t end) {
-        for (std::int64_t r = first; r < end; ++r) widen(w + r * p.k, p.k, panel + r * p.k);
-      });
-      const OneDnn::Product product{.m = p.m,
-                                    .n = count,
-                                    .k = p.k,
-                                    .x_stride = p.k,
-                                    .out_stride = p.out_stride,
-                                    .dtype = DType::kF32};
-      onednn_.run(product, x, panel, p.out + begin);
-    }
   }
 
   static StripeArgs stripe_args(const Params& p) {
@@ -148,7 +123,7 @@ class Gemm::State {
       avx512::round_row(p.x + i * p.x_stride, p.k, row);
     }
     args.x = x;
-    run_stripes(args, avx512::stripe_pairs);
+    run_stripes(args, avx512_bf16::stripe_pairs);
 #else
     run_own(p);
 #endif
@@ -178,18 +153,6 @@ class Gemm::State {
     return out;
   }
 
-  // x rounded to bf16 but as f32, packed.
-  const float* rounded_f32(const Params& p) {
-    float* out = f32_.ensure(p.m * p.k);
-    auto* round = CAUSEWAY_SELECT(p.variant, round_row_f32);
-    parallel_ranges(p.m, 1 + (64 << 10) / p.k, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        round(p.x + i * p.x_stride, p.k, out + i * p.k);
-      }
-    });
-    return out;
-  }
-
   // x rounded to bf16, for the own loops.
   const float* spread(const Params& p) {
     const std::int64_t stride = stride_of(p.k);
@@ -203,7 +166,7 @@ class Gemm::State {
 
   Buffer<BFloat16> bf16_;
   Buffer<float> f32_;
-  Buffer<float> panel_;
+  Tiles tiles_;
   OneDnn onednn_;
 };
 

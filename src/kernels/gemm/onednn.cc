@@ -39,6 +39,7 @@ class OneDnn::State {
   State() {
     // It takes effect before oneDNN's first product, and fails afterwards.
     const Variant limit = variants_limit();
+    if (limit == Variant::kAvx512) (void)dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
     if (limit == Variant::kAvx2) (void)dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
     if (limit == Variant::kPlain) (void)dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
   }
@@ -85,7 +86,7 @@ class OneDnn::State {
 };
 
 bool OneDnn::can_multiply(DType dtype) {
-  return dtype != DType::kBF16 || is_available(Variant::kAvx512);
+  return dtype != DType::kBF16 || is_available(Variant::kAvx512Bf16);
 }
 
 OneDnn::OneDnn() : state_(std::make_unique<State>()) {}
