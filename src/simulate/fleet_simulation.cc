@@ -479,7 +479,7 @@ FleetSimulationReport FleetSimulation::run() {
   report.placement = fleet::name_of(options_.placement);
   report.slices = slices();
   report.switches = recorder_.switches();
-  report.requests = recorder_.served();
+  report.requests = recorder_.take_served();
   const double rate =
       options_.slice.profile.link_bytes_per_second * static_cast<double>(options_.machines);
   if (rate <= 0) return report;

@@ -197,6 +197,10 @@ void FleetSlices::start_one(std::size_t index, const Told& told) {
   } else {
     entry.slice->start();
     outputs = entry.slice->core().take_outputs();
+    for (const request::Output& output : outputs) {
+      const bool whole = output.reason == request::FinishReason::kLength;
+      if (output.finished && whole) entry.slice->forget(output.request);
+    }
     look_ahead(entry);
   }
   const Nanos at = entry.slice->tells_at();
