@@ -12,6 +12,8 @@
 namespace causeway::engine {
 namespace {
 
+constexpr std::int64_t kTokens = std::int64_t{1} << 31;  // that have ids
+
 bool in_range(float value, float low, float high) { return value >= low && value <= high; }
 
 // The server refuses more than this; here only what could harm other requests is refused.
@@ -96,6 +98,12 @@ bool may_end_by_form(const request::Request& request) {
 Status check_tokens(const request::Request& request, const ModelFacts& facts) {
   if (facts.vocab == 0) return {};
   for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {
+    // A negative one is the largest of all.
+    std::uint32_t most = 0;
+    for (const TokenId token : *tokens) most = std::max(most, static_cast<std::uint32_t>(token));
+    const auto known =
+        static_cast<std::uint32_t>(std::clamp<std::int64_t>(facts.vocab, 0, kTokens));
+    if (most < known) continue;
     for (const TokenId token : *tokens) {
       if (has_token(facts, token)) continue;
       return invalid_argument("prompt token " + std::to_string(token) +

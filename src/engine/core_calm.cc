@@ -155,7 +155,8 @@ std::optional<Nanos> EngineCore::calm_until() const {
 std::vector<RequestId> EngineCore::run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
                                                   const SampledTokens& sampled) {
   State& state = *state_;
-  CAUSEWAY_CHECK(steps >= 1 && steps <= state.calm_steps(), "these steps are not alike");
+  CAUSEWAY_CHECK(steps >= 1, "no steps are passed");
+  CAUSEWAY_DCHECK(steps <= state.calm_steps(), "these steps are not alike");
   std::vector<RequestId> requests;
   for (const schedule::Run& run : state.lanes[0].oldest().decision.runs) {
     requests.push_back(run.request);

@@ -301,6 +301,11 @@ request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInF
   batch.step = step.id;
   batch.model = step.decision.model;
   batch.entries.reserve(step.decision.runs.size());
+  std::size_t tokens = 0;
+  for (const schedule::Run& run : step.decision.runs) {
+    tokens += static_cast<std::size_t>(run.tokens.count);
+  }
+  batch.tokens.reserve(tokens);
   CAUSEWAY_DCHECK(!step.decision.runs.empty(), "a step computes something");
   for (const schedule::Run& run : step.decision.runs) {
     batch.entries.push_back(add_entry(run, lane, step.id, batch));

@@ -184,8 +184,9 @@ Status FleetCore::State::check_asks() const {
 }
 
 // What is kept up as things change, against what it would be from the start.
-Status FleetCore::State::check_sums() const {
+Status FleetCore::State::check_sums() {
   if (!changed.empty()) return broken("sums are not brought up");
+  rank_unloadable();
   FleetView all(std::vector<SliceSpec>(slices.size()), {});
   std::set<UnloadCandidate> may_unload;
   Bytes there, reserved, unloadable_bytes;
@@ -223,7 +224,7 @@ Status FleetCore::State::check_sums() const {
 }
 
 Status FleetCore::check_integrity() const {
-  const State& state = *state_;
+  State& state = *state_;
   for (const State::Model& model : state.models) CAUSEWAY_TRY(state.check_model(model));
   for (std::size_t i = 0; i < state.slices.size(); ++i) CAUSEWAY_TRY(state.check_slice(i));
   CAUSEWAY_TRY(state.check_resizing());

@@ -309,6 +309,7 @@ std::optional<UnloadChoice> FleetCore::State::clear_host(const Model& model, boo
 // Those that would have to be drained are seldom looked for, and only then does it look at all.
 UnloadChoice FleetCore::State::choose_host_victims(bool drains, Bytes wanted) {
   add_up();
+  rank_unloadable();
   if (!drains && unloadable_sum < wanted) return {.models = {}, .freed = unloadable_sum};
   if (!drains) return choose_unloads_in_order(unloadable, wanted);
   std::vector<UnloadCandidate> candidates;
@@ -386,16 +387,25 @@ void FleetCore::State::show(Model& model) {
   const Bytes reserved = comes || (model.home && !goes) ? model.needed : Bytes(0);
   there_sum += there - std::exchange(model.host_there, there);
   reserved_sum += reserved - std::exchange(model.host_reserved, reserved);
-  if (model.unloadable) {
-    unloadable.erase(*model.unloadable);
-    unloadable_sum -= model.unloadable->bytes;
-    model.unloadable.reset();
+  if (!std::exchange(model.unranked, true)) unranked.push_back(model.id);
+}
+
+// Most decisions need no host memory: models are ranked once one does.
+void FleetCore::State::rank_unloadable() {
+  for (const ModelId id : std::exchange(unranked, {})) {
+    Model& model = model_of(id);
+    model.unranked = false;
+    if (model.unloadable) {
+      unloadable.erase(*model.unloadable);
+      unloadable_sum -= model.unloadable->bytes;
+      model.unloadable.reset();
+    }
+    if (!gives_host_memory(model)) continue;
+    model.unloadable = unload_candidate(model);
+    CAUSEWAY_DCHECK(!unloadable.contains(*model.unloadable), "no two models rank alike");
+    unloadable.insert(*model.unloadable);
+    unloadable_sum += model.unloadable->bytes;
   }
-  if (!gives_host_memory(model)) return;
-  model.unloadable = unload_candidate(model);
-  CAUSEWAY_DCHECK(!unloadable.contains(*model.unloadable), "no two models rank alike");
-  unloadable.insert(*model.unloadable);
-  unloadable_sum += model.unloadable->bytes;
 }
 
 void FleetCore::State::add_up() {
@@ -404,7 +414,7 @@ void FleetCore::State::add_up() {
     show(model_of(id));
   }
   CAUSEWAY_DCHECK(changed.empty(), "to show a model changes none");
-  CAUSEWAY_DCHECK(there_sum >= Bytes(0) && reserved_sum >= Bytes(0) && unloadable_sum >= Bytes(0),
+  CAUSEWAY_DCHECK(there_sum >= Bytes(0) && reserved_sum >= Bytes(0),
                   "a model takes what it took from the sums of host memory");
 }
 

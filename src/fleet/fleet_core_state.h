@@ -57,8 +57,9 @@ class FleetCore::State {
     // The figures that the view and the sums count for the model; out of date while `changed`.
     SliceId shown;  // on which slice of the view
     Bytes host_there, host_reserved;
-    std::optional<UnloadCandidate> unloadable;  // its entry among those
     bool changed = false;
+    std::optional<UnloadCandidate> unloadable;  // its entry among those; out of date while
+    bool unranked = false;                      // this is set
   };
   struct Slice {
     SliceSpec spec;
@@ -160,6 +161,7 @@ class FleetCore::State {
   Nanos predicted_tpot(const Model& model) const;
   void predict_tpots();  // of what is routed
   void show(Model& model);
+  void rank_unloadable();
   bool another_may_fit(const Model& model) const;
   bool any_up() const;
   Nanos onset_of(const RequestArrived& event) const;
@@ -234,7 +236,7 @@ class FleetCore::State {
   Status check_asks() const;
   Status check_removed(const Model& model) const;
   Status check_migrating(const Model& model) const;
-  Status check_sums() const;
+  Status check_sums();
 
   const FleetOptions options;
   const std::unique_ptr<PlacementPolicy> policy;
@@ -258,9 +260,11 @@ class FleetCore::State {
   FleetView view;                    // of models that take something of their slice
   std::vector<ModelId> changed;      // since the sums were brought up
   Bytes there_sum, reserved_sum;     // of host memory, by all models
-  // Models that may leave host memory without draining, the cheapest to bring back first.
+  // Models that may leave host memory without draining, the cheapest to bring back first; as of the
+  // last rank_unloadable(). Those that were shown since.
   std::set<UnloadCandidate> unloadable;
   Bytes unloadable_sum;
+  std::vector<ModelId> unranked;
   bool stopped = false;
   SteadyTime time;
   Nanos now;  // by it

@@ -130,17 +130,18 @@ void FleetIndex::bring_up(const FleetView& view) {
     nodes_[leaf] = leaf_of(slice, view.link_used(id), rate, view.link_share(id));
   }
   while (!level.empty()) {
-    std::vector<std::size_t> above;
+    std::size_t above = 0;
     for (const std::size_t n : level) {
       marked_[n] = false;
       if (n == kRoot || marked_[n / 2]) continue;
       marked_[n / 2] = true;
-      above.push_back(n / 2);
+      level[above++] = n / 2;
     }
-    for (const std::size_t n : above) nodes_[n] = best_of(nodes_[2 * n], nodes_[2 * n + 1]);
-    level = std::move(above);
+    level.resize(above);
+    for (const std::size_t n : level) nodes_[n] = best_of(nodes_[2 * n], nodes_[2 * n + 1]);
   }
   CAUSEWAY_DCHECK(renew_.empty(), "renewing nodes marks none");
+  renew_ = std::move(level);  // for its memory
 }
 
 SliceId FleetIndex::first_below(std::size_t n) const {

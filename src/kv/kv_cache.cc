@@ -67,6 +67,9 @@ Tokens KvCache::State::open(RequestId id, ModelId model_id, std::span<const Toke
   opened.model = model_id;
   opened.block_tokens = model(model_id).block_tokens;
   opened.serial = next_serial++;
+  const std::size_t blocks = tokens.size() / static_cast<std::size_t>(opened.block_tokens) + 1;
+  opened.table.reserve(blocks);
+  opened.hashes.reserve(blocks);
   opened.committed_tokens = walk_prefix(model_id, tokens, [&](const PrefixHash& hash) {
     const FrameId frame = pool.find(hash);
     if (!frame.valid() && !(bring && ready_twin(hash).valid())) return false;
@@ -122,11 +125,21 @@ void KvCache::commit(RequestId sequence, std::span<const TokenId> tokens, StepId
                  "the table does not cover these tokens");
   if (total == entry.committed_tokens) return;
   if (!state_->pool.is_done(step)) {
-    state_->in_flight[step].commits.push_back({sequence, entry.serial, entry.committed_tokens});
+    state_->in_step(step).commits.push_back({sequence, entry.serial, entry.committed_tokens});
   }
   if (state_->tracks_blocks()) state_->hash_full_blocks(sequence, tokens, step);
   entry.committed_tokens = total;
   entry.last_writer = std::max(entry.last_writer, step);
+}
+
+Step& KvCache::State::in_step(StepId id) {
+  const auto at = in_flight.lower_bound(id);
+  if (at != in_flight.end() && at->first == id) return at->second;
+  if (spares.empty()) return in_flight.emplace_hint(at, id, Step())->second;
+  auto node = std::move(spares.back());
+  spares.pop_back();
+  node.key() = id;
+  return in_flight.insert(at, std::move(node))->second;
 }
 
 void KvCache::State::hash_full_blocks(RequestId id, std::span<const TokenId> tokens, StepId step) {
@@ -138,7 +151,7 @@ void KvCache::State::hash_full_blocks(RequestId id, std::span<const TokenId> tok
     entry.hashes.push_back(hash);
     if (!pool.is_done(step)) {
       pool.begin_fill(entry.table[i], hash, step);
-      in_flight[step].fills.push_back({entry.table[i], hash, entry.serial});
+      in_step(step).fills.push_back({entry.table[i], hash, entry.serial});
     } else if (pool.index(entry.table[i], hash)) {
       note_indexed(entry.table[i], hash);
     }
@@ -182,7 +195,10 @@ void KvCache::State::complete(StepId step, StepId oldest) {
     for (const Fill& fill : work.fills) {
       if (pool.end_fill(fill.frame, fill.hash, id)) note_indexed(fill.frame, fill.hash);
     }
-    at = in_flight.erase(at);
+    const auto ended = at++;
+    spares.push_back(in_flight.extract(ended));
+    spares.back().mapped().commits.clear();
+    spares.back().mapped().fills.clear();
   }
   pool.step_done(step, oldest);
 }

@@ -103,6 +103,8 @@ class KvCache::State {
   }
 
   // kv_cache.cc
+  // What a step in flight, or one that comes to be, will have done.
+  Step& in_step(StepId id);
   Tokens open(RequestId id, ModelId model, std::span<const TokenId> tokens, bool bring);
   void hash_full_blocks(RequestId id, std::span<const TokenId> tokens, StepId step);
   void complete(StepId step, StepId oldest);
@@ -158,6 +160,7 @@ class KvCache::State {
   IdMap<ModelId, Model> models;
   std::unordered_map<RequestId, Sequence> sequences;
   std::map<StepId, Step> in_flight;
+  std::vector<std::map<StepId, Step>::node_type> spares;  // of those that have ended: their memory
   std::vector<RequestId> lost;  // the caller has not been told yet
   std::uint64_t next_serial = 0;
   PrefixStats stats;

@@ -139,8 +139,9 @@ bool Plan::try_admit(ModelQueue& queue, SlotIndex index, std::int64_t position, 
   const Tokens cached = kv_.match_prefix(queue.id, slot.prefix());
   const std::int64_t hits = cached.count / queue.tokens_per_block;
   // Prefix frames that running sequences hold cost nothing, unless some of those are preempted.
-  const std::int64_t free_hits =
-      references_counted_ ? 0 : hits - kv_.cached_frames_of_prefix(queue.id, slot.prefix());
+  const std::int64_t free_hits = references_counted_ || hits == 0
+                                     ? 0
+                                     : hits - kv_.cached_frames_of_prefix(queue.id, slot.prefix());
   const std::int64_t known_frames = queue.frames_for(slot.facts.known);
   const auto spare = [&] { return state_.running_total > 0 ? spare_frames(kv_) : 0; };
 

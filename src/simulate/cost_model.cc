@@ -93,23 +93,23 @@ StepWork work_of(const StepTokens& step, const ModelShape& shape) {
           .prompts = step.prompts};
 }
 
-Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool copies) {
-  const double slower = copies ? 1 + profile.copy_slowdown : 1;
-  const auto weights = static_cast<double>((work.weights - work.missed).count);
-  double products = std::max(work.product_flops / profile.flops_per_second,
-                             slower * weights / profile.memory_bytes_per_second);
-  if (work.missed > Bytes(0)) {
-    products += static_cast<double>(work.missed.count) /
-                given_or(profile.home_bytes_per_second, profile.link_bytes_per_second);
+StepDurations::StepDurations(const StepWork& alike, const HardwareProfile& profile, bool copies)
+    : slower_(copies ? 1 + profile.copy_slowdown : 1),
+      attention_rate_(given_or(alike.prompts ? profile.prompt_attention_flops_per_second : 0,
+                               profile.flops_per_second)),
+      kv_rate_(profile.attention_bytes_per_second) {
+  const auto weights = static_cast<double>((alike.weights - alike.missed).count);
+  products_ = std::max(alike.product_flops / profile.flops_per_second,
+                       slower_ * weights / profile.memory_bytes_per_second);
+  if (alike.missed > Bytes(0)) {
+    products_ += static_cast<double>(alike.missed.count) /
+                 given_or(profile.home_bytes_per_second, profile.link_bytes_per_second);
   }
-  const double attention_rate = given_or(
-      work.prompts ? profile.prompt_attention_flops_per_second : 0, profile.flops_per_second);
-  const double attention = std::max(work.attention_flops / attention_rate,
-                                    slower * work.kv_bytes / profile.attention_bytes_per_second);
-  const double per_token = work.prompts ? profile.prompt_attention_token_seconds * work.tokens : 0;
-  const Nanos layer = work.prompts ? profile.prompt_layer_overhead : profile.layer_overhead;
-  return profile.step_overhead + layer * work.layers +
-         nanos_from_seconds(products + attention + per_token * static_cast<double>(work.layers));
+  const double per_token =
+      alike.prompts ? profile.prompt_attention_token_seconds * alike.tokens : 0;
+  beside_ = per_token * static_cast<double>(alike.layers);
+  const Nanos layer = alike.prompts ? profile.prompt_layer_overhead : profile.layer_overhead;
+  overhead_ = profile.step_overhead + layer * alike.layers;
 }
 
 Nanos step_min(const ModelShape& shape, const HardwareProfile& profile) {

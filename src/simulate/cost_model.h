@@ -12,6 +12,7 @@
 // While copies reach the device its memory is slower, by the profile's measure.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -84,8 +85,32 @@ inline StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
   return work_of(tokens_of(batch), shape);
 }
 
+// How long steps take that differ in nothing but their context: all else is computed once.
 // `copies`: some reach the device meanwhile.
-Nanos step_duration(const StepWork& work, const HardwareProfile& profile, bool copies = false);
+class StepDurations {
+ public:
+  StepDurations(const StepWork& alike, const HardwareProfile& profile, bool copies = false);
+
+  // Of the one with so much attention.
+  Nanos of(double attention_flops, double kv_bytes) const {
+    const double attention =
+        std::max(attention_flops / attention_rate_, slower_ * kv_bytes / kv_rate_);
+    return overhead_ + nanos_from_seconds(products_ + attention + beside_);
+  }
+
+ private:
+  double slower_;
+  double products_;  // seconds
+  double beside_;    // of tokens, in all layers
+  double attention_rate_;
+  double kv_rate_;
+  Nanos overhead_;
+};
+
+inline Nanos step_duration(const StepWork& work, const HardwareProfile& profile,
+                           bool copies = false) {
+  return StepDurations(work, profile, copies).of(work.attention_flops, work.kv_bytes);
+}
 
 // What any step of a model takes at the least, and what each of its tokens does: what an engine is
 // told, so that it starts steps while weights are still on their way.

@@ -62,6 +62,8 @@ class FleetSimulation {
   bool next_event();
   void arrive();
   void tell(const fleet::Event& event);
+  request::Request made(RequestId request) const;
+  bool leaves(const fleet::Route& route);
   void apply(const fleet::Route& route);
   void apply(const fleet::Withdraw& withdraw) {
     withdrawn_.insert(withdraw.request);
@@ -203,7 +205,8 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models), options.keep_requests),
-      slices_(slices_max(), recorder_, options.two_threads && options.slice.fast_forward),
+      slices_(slices_max(), recorder_, options.two_threads && options.slice.fast_forward,
+              [this](RequestId request) { return made(request); }),
       memory_(options.slice.profile.memory_bytes_per_second) {
   if (options.gpu_parts) {
     parts_.emplace(*options.gpu_parts, options.slice);
@@ -243,10 +246,33 @@ void FleetSimulation::tell(const fleet::Event& event) {
   }
 }
 
+request::Request FleetSimulation::made(RequestId request) const {
+  const Arrival& arrival = workload_[static_cast<std::size_t>(request.value)];
+  return request_of(arrival, request.value, options_.slice.models[arrival.model].vocab);
+}
+
+// Whether the slice has it, without being looked at: it certainly takes it.
+bool FleetSimulation::leaves(const fleet::Route& route) {
+  const Arrival& arrival = workload_[static_cast<std::size_t>(route.request.value)];
+  if (resumes_ || !arrival.prompt_ids.empty()) return false;
+  const ModelShape& model = options_.slice.models[arrival.model];
+  const Tokens all = arrival.prompt + arrival.output;
+  const std::int64_t frames = options_.slice.kv_memory / options_.slice.frame;
+  const bool fits =
+      all <= model.max_model_len && all.count <= frames * model.tokens_per_block.count;
+  if (!fits || arrival.prompt < Tokens(1) || arrival.output < Tokens(1)) return false;
+  const auto index = static_cast<std::size_t>(route.slice.value);
+  const SimulatedSlice& slice = *slices_.at(index);
+  // Of its tokens two may come at once.
+  const std::int64_t steps = std::max<std::int64_t>(0, arrival.output.count - 2);
+  const Nanos served = slice.step_least(ModelId(static_cast<std::int64_t>(arrival.model))) * steps;
+  return slices_.leave(index, route.request,
+                       clock_.now() + std::min(served, slice.core().step_timeout()));
+}
+
 void FleetSimulation::apply(const fleet::Route& route) {
-  const std::int64_t index = route.request.value;
-  const Arrival& arrival = workload_[static_cast<std::size_t>(index)];
-  auto request = request_of(arrival, index, options_.slice.models[arrival.model].vocab);
+  if (leaves(route)) return;
+  auto request = made(route.request);
   if (const auto answer = answers_.find(route.request); answer != answers_.end()) {
     request.output = answer->second;  // it goes on behind these
   }
@@ -479,7 +505,7 @@ FleetSimulationReport FleetSimulation::run() {
   report.placement = fleet::name_of(options_.placement);
   report.slices = slices();
   report.switches = recorder_.switches();
-  report.requests = recorder_.served();
+  report.requests = recorder_.take_served();
   const double rate =
       options_.slice.profile.link_bytes_per_second * static_cast<double>(options_.machines);
   if (rate <= 0) return report;

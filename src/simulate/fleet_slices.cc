@@ -19,8 +19,11 @@ void FleetSlices::Lock::lock() {
   }
 }
 
-FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps)
-    : recorder_(recorder), slices_(static_cast<std::size_t>(most)), due_(most) {
+FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps, Make make)
+    : recorder_(recorder),
+      make_(std::move(make)),
+      slices_(static_cast<std::size_t>(most)),
+      due_(most) {
   if (helps) helper_ = std::thread([this] { help(); });
 }
 
@@ -38,8 +41,8 @@ void FleetSlices::help() {
 bool FleetSlices::make_up_some() {
   bool any = false;
   for (Entry& entry : slices_) {
-    if (entry.next.load() >= behind_.load() || !entry.lock.try_lock()) continue;
-    for (; entry.next.load() < behind_.load(); any = true) run(entry);
+    if (due_at(entry) >= behind_.load() || !entry.lock.try_lock()) continue;
+    for (; due_at(entry) < behind_.load(); any = true) run(entry);
     entry.lock.unlock();
   }
   return any;
@@ -50,6 +53,7 @@ void FleetSlices::open(std::size_t index, const SimulationOptions& options,
   Entry& entry = slices_[index];
   CAUSEWAY_CHECK(!entry.slice, "a slice is opened twice");
   entry.clock.set(now_);
+  entry.ends_if_asked = kNever;
   entry.slice = std::make_unique<SimulatedSlice>(options, entry.clock, shared);
 }
 
@@ -74,6 +78,39 @@ void FleetSlices::look_ahead(Entry& entry) {
 }
 
 void FleetSlices::run(Entry& entry) {
+  const bool takes = !entry.starts && entry.left_at.load() <= entry.next.load();
+  takes ? take_left_alone(entry) : run_event(entry);
+}
+
+void FleetSlices::take_left_alone(Entry& entry) {
+  const Nanos at = entry.left_at.load();
+  if (at == kNever) return;
+  (void)take_left(entry);
+  start_later(entry, at);
+}
+
+void FleetSlices::start_later(Entry& entry, Nanos at) {
+  entry.starts = true;
+  entry.next = at;
+}
+
+bool FleetSlices::take_left(Entry& entry) {
+  const Left left = entry.left;
+  bool due = make_up_to_now(entry, left.moment);
+  if (due && left.had_turn) {
+    run_event(entry);
+    due = false;
+  }
+  entry.clock.set(left.moment.now);
+  pass(entry);
+  if (due) entry.slice->happen();
+  const Status taken = entry.slice->core().submit(make_(left.request), left.moment.now);
+  CAUSEWAY_CHECK(taken.ok(), "a request was left with a slice that does not take it");
+  entry.left_at = kNever;
+  return due;
+}
+
+void FleetSlices::run_event(Entry& entry) {
   if (!std::exchange(entry.starts, false)) {
     entry.clock.set(entry.next.load());
     pass(entry);
@@ -101,22 +138,22 @@ void FleetSlices::tell(Entry& entry) {
   entry.notes.clear();
 }
 
-bool FleetSlices::make_up(Entry& entry) {
-  while (entry.starts || entry.next.load() < now_) run(entry);
-  for (auto round = std::max(entry.seen + 1, instant_); round < round_; ++round) {
-    if (entry.next.load() == now_) run(entry);
+bool FleetSlices::make_up(Entry& entry, const Moment& moment) {
+  while (entry.starts || entry.next.load() < moment.now) run_event(entry);
+  for (auto round = std::max(moment.seen + 1, moment.instant); round < moment.round; ++round) {
+    if (entry.next.load() == moment.now) run_event(entry);
   }
-  return entry.next.load() == now_ && entry.seen < round_;
+  return entry.next.load() == moment.now && moment.seen < moment.round;
 }
 
-bool FleetSlices::make_up_to_now(Entry& entry) {
-  while (entry.starts || entry.next.load() < now_) run(entry);
-  if (entry.next.load() > now_) {
-    entry.clock.set(now_);
+bool FleetSlices::make_up_to_now(Entry& entry, const Moment& moment) {
+  while (entry.starts || entry.next.load() < moment.now) run_event(entry);
+  if (entry.next.load() > moment.now) {
+    entry.clock.set(moment.now);
     pass(entry);
     entry.next = entry.slice->next_event().value_or(kNever);
   }
-  return make_up(entry);
+  return make_up(entry, moment);
 }
 
 void FleetSlices::begin_round(Nanos now) {
@@ -131,7 +168,8 @@ void FleetSlices::begin_round(Nanos now) {
     const auto index = static_cast<std::size_t>(i);
     Entry& entry = slices_[index];
     entry.lock.lock();
-    const bool due = make_up(entry);
+    take_left_alone(entry);
+    const bool due = make_up(entry, moment_of(entry));
     if (due) {
       entry.seen = round_;
       entry.asked = entry.happened = true;
@@ -152,23 +190,45 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
   Entry& entry = slices_[index];
   if (std::exchange(entry.asked, true)) return *entry.slice;
   entry.lock.lock();
-  bool due = make_up_to_now(entry);
-  if (due && had_turn(index)) {
-    run(entry);
-    due = false;
+  bool due = false;
+  const Left& left = entry.left;
+  if (entry.left_at.load() == now_ && left.moment.round == round_ &&
+      left.had_turn == had_turn(index)) {
+    due = take_left(entry);  // it has not started since
+    tell(entry);
+  } else {
+    take_left_alone(entry);
+    due = make_up_to_now(entry, moment_of(entry));
+    if (due && had_turn(index)) {
+      run_event(entry);
+      due = false;
+    }
+    entry.seen = round_;
+    entry.clock.set(now_);
+    pass(entry);
+    tell(entry);
+    if (due) entry.slice->happen();
   }
-  entry.seen = round_;
-  entry.clock.set(now_);
-  pass(entry);
-  tell(entry);
   entry.happened = due;
-  if (due) entry.slice->happen();
   if (due && starting_) {
     turns_.insert(std::upper_bound(turns_.begin(), turns_.end(), index), index);
   } else {
     asked_.push_back(index);
   }
   return *entry.slice;
+}
+
+bool FleetSlices::leave(std::size_t index, RequestId request, Nanos ends_from) {
+  Entry& entry = slices_[index];
+  const bool free = entry.left_at.load() == kNever && !entry.asked && entry.seen < round_;
+  if (!helper_.joinable() || !free || entry.keeps_up > 0 || entry.hung) return false;
+  if (!entry.slice->depends_on_itself()) return false;
+  entry.left = {.request = request, .moment = moment_of(entry), .had_turn = had_turn(index)};
+  entry.seen = round_;
+  entry.ends_if_asked = std::min(entry.ends_if_asked, ends_from);
+  due_.set(static_cast<std::int64_t>(index), std::max(entry.ends_if_asked, now_ + Nanos(1)));
+  entry.left_at = now_;
+  return true;
 }
 
 void FleetSlices::start(const Told& told) {
@@ -192,11 +252,14 @@ void FleetSlices::start_one(std::size_t index, const Told& told) {
   std::vector<request::Output> outputs;
   if (!entry.happened && entry.keeps_up == 0 && entry.slice->depends_on_itself()) {
     // Nothing of it shows before some step has ended: that can be made up for.
-    entry.starts = true;
-    entry.next = now_;
+    start_later(entry, now_);
   } else {
     entry.slice->start();
     outputs = entry.slice->core().take_outputs();
+    for (const request::Output& output : outputs) {
+      const bool whole = output.reason == request::FinishReason::kLength;
+      if (output.finished && whole) entry.slice->forget(output.request);
+    }
     look_ahead(entry);
   }
   const Nanos at = entry.slice->tells_at();
@@ -206,9 +269,13 @@ void FleetSlices::start_one(std::size_t index, const Told& told) {
 }
 
 void FleetSlices::set_due(std::size_t index) {
-  const Entry& entry = slices_[index];
+  Entry& entry = slices_[index];
   Nanos due = entry.next.load();
-  if (entry.slice && entry.keeps_up == 0) due = entry.slice->ends_from(due);
+  if (entry.slice && entry.keeps_up == 0) {
+    due = entry.slice->ends_from(due);
+    entry.ends_if_asked = entry.slice->ends_if_asked();
+    entry.hung = entry.slice->core().hung();
+  }
   if (entry.starts) due = std::max(due, now_ + Nanos(1));
   due_.set(static_cast<std::int64_t>(index), due);
 }
@@ -218,8 +285,9 @@ Nanos FleetSlices::finish(Nanos until) {
   Nanos last = now_;
   for (Entry& entry : slices_) {
     if (!entry.slice) continue;
-    if (make_up_to_now(entry)) run(entry);
-    for (; entry.next.load() <= until; last = std::max(last, entry.clock.now())) run(entry);
+    take_left_alone(entry);
+    if (make_up_to_now(entry, moment_of(entry))) run_event(entry);
+    for (; entry.next.load() <= until; last = std::max(last, entry.clock.now())) run_event(entry);
     entry.clock.set(std::max(now_, until + Nanos(1)));
     last = std::max(last, pass(entry));
     tell(entry);

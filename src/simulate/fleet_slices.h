@@ -16,10 +16,13 @@
 // was behind makes up for the rounds that it would have been looked at in.
 //
 // A second thread may make up for slices that are behind while the fleet goes on: each has a lock,
-// which is held from when it is looked at until it has started what it can. All that comes of it is
-// told on the caller's thread, so that the report does not depend on which thread was faster.
+// which is held from when it is looked at until it has started what it can. With it a request is
+// left with its slice, which is not looked at: it takes the request when it makes up for that
+// instant. All that comes of it is told on the caller's thread, so that the report does not depend
+// on which thread was faster.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -39,11 +42,13 @@ namespace causeway::simulate {
 class FleetSlices {
  public:
   using Told = std::function<void(request::Output&, Nanos at)>;
+  // The request of this id; on any thread.
+  using Make = std::function<request::Request(RequestId)>;
 
   // `most`: slices, of which none is open. The recorder, which is borrowed, is told what slices put
   // out while they are behind.
-  // `helps`: with a second thread.
-  FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps);
+  // `helps`: with a second thread. `make`: of requests that are left with slices.
+  FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps, Make make);
   ~FleetSlices();
   FleetSlices(const FleetSlices&) = delete;
   FleetSlices& operator=(const FleetSlices&) = delete;
@@ -58,6 +63,9 @@ class FleetSlices {
   void begin_round(Nanos now);
   // Something is asked of one, now; it starts what it can in start().
   SimulatedSlice& ask(std::size_t index);
+  // Leaves a request with one, which certainly takes it, and on which it ends no sooner than
+  // `ends_from`. False: it must be asked.
+  bool leave(std::size_t index, RequestId request, Nanos ends_from);
   // Something happened on it in this round, or was asked.
   bool looked_at(std::size_t index) const { return slices_[index].seen == round_; }
   // Those that were looked at start what they can. `told` is told of what they put out, and when it
@@ -91,6 +99,20 @@ class FleetSlices {
   // What the recorder is to be told: an output, and when; or steps that were passed.
   using Note = std::variant<std::pair<request::Output, Nanos>, SimulatedSlice::Passed>;
 
+  // As of what a slice makes up for what has happened.
+  struct Moment {
+    Nanos now;
+    std::int64_t round = 0;
+    std::int64_t instant = 0;  // its first round
+    std::int64_t seen = 0;     // the last round in which the slice was looked at
+  };
+  // A request that a slice has not taken yet.
+  struct Left {
+    RequestId request;
+    Moment moment;
+    bool had_turn = false;  // the slice had, then
+  };
+
   struct Entry {
     Lock lock;
     ManualClock clock;
@@ -99,26 +121,44 @@ class FleetSlices {
     std::atomic<Nanos> next{kNever};
     std::vector<Note> notes;  // what came of it while it was behind
     bool starts = false;      // what it can, when it was asked last, is to be made up for first
+    // The instant at which a request was left, as `left` has it; kNever: none is. Set by the
+    // caller's thread, and taken back with the lock.
+    std::atomic<Nanos> left_at{kNever};
+    Left left;
     // Of the caller's thread alone.
     std::int64_t seen = 0;  // the last round in which it was looked at
     bool asked = false;     // since it started what it can
     bool happened = false;  // something did, then
     int keeps_up = 0;
+    bool hung = false;             // its device, when it was looked at last
+    Nanos ends_if_asked = kNever;  // no request ends there before, whatever is asked of it
   };
 
   // The second thread.
   void help();
   bool make_up_some();
   void stop_helping();
-  // All that a slice does by itself when its next event comes.
-  static void run(Entry& entry);
+  // When one has something to do.
+  static Nanos due_at(const Entry& entry) {
+    return std::min(entry.next.load(), entry.left_at.load());
+  }
+  // All that a slice does by itself when its next event comes, or a request that was left.
+  void run(Entry& entry);
+  static void run_event(Entry& entry);
+  // Takes the request that was left. True: something happened on the slice in that round.
+  bool take_left(Entry& entry);
+  // The same, if one was, when nothing else is asked in that round.
+  void take_left_alone(Entry& entry);
+  // It starts what it can, later.
+  static void start_later(Entry& entry, Nanos at);
   // Tells the recorder what came of that.
   void tell(Entry& entry);
   // What has happened before now, and in rounds of this instant before this one. True: something is
   // due in this one.
-  bool make_up(Entry& entry);
+  static bool make_up(Entry& entry, const Moment& moment);
   // As it is now, also in the middle of what need not be looked at one by one.
-  bool make_up_to_now(Entry& entry);
+  static bool make_up_to_now(Entry& entry, const Moment& moment);
+  Moment moment_of(const Entry& entry) const { return {now_, round_, instant_, entry.seen}; }
   // What need not be looked at one by one, up to its clock. Answers when the last step ended.
   static Nanos pass(Entry& entry);
   // It has started what it can: looks when it must be looked at again.
@@ -129,6 +169,7 @@ class FleetSlices {
   bool had_turn(std::size_t index) const { return started_ || (starting_ && index < turn_); }
 
   LatencyRecorder& recorder_;
+  const Make make_;
   std::deque<Entry> slices_;
   EventTree due_;
   Nanos now_;

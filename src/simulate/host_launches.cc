@@ -1,6 +1,7 @@
 #include "simulate/host_launches.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "model/step_tables.h"
 
@@ -30,15 +31,23 @@ std::size_t HostLaunches::bucket_of(const request::Batch& batch) const {
 
 bool HostLaunches::has_graph(const request::Batch& batch) const {
   const std::size_t bucket = bucket_of(batch);
-  const auto steps = decoded_.find(batch.model);
-  return bucket < buckets_.size() && steps != decoded_.end() &&
-         steps->second[bucket] == kCaptured && !has_prompts(batch);
+  const auto model = models_.find(batch.model);
+  return bucket < buckets_.size() && model != models_.end() &&
+         model->second.decoded[bucket] == kCaptured && !has_prompts(batch);
 }
 
-bool HostLaunches::is_first(std::int64_t tokens, const model::ModelConfig& config) {
+HostLaunches::Model& HostLaunches::model_of(ModelId id, const model::ModelConfig& config) {
+  const auto known = models_.find(id);
+  if (known != models_.end()) return known->second;
+  Model model{.decoded = std::vector<std::uint8_t>(buckets_.size()),
+              .chosen = &chosen_[{config.hidden, config.intermediate, config.heads, config.kv_heads,
+                                  config.head_dim}]};
+  return models_.emplace(id, std::move(model)).first->second;
+}
+
+bool HostLaunches::is_first(std::int64_t tokens, Model& model) {
   const auto rows = static_cast<std::size_t>(tokens);
-  std::vector<bool>& chosen =
-      chosen_[{config.hidden, config.intermediate, config.heads, config.kv_heads, config.head_dim}];
+  std::vector<bool>& chosen = *model.chosen;
   if (rows >= chosen.size()) chosen.resize(rows + 1);
   const bool first = !chosen[rows];
   chosen[rows] = true;
@@ -46,15 +55,13 @@ bool HostLaunches::is_first(std::int64_t tokens, const model::ModelConfig& confi
 }
 
 Nanos HostLaunches::takes(const request::Batch& batch, const ModelShape& shape) {
+  Model& model = model_of(batch.model, shape.config);
   if (has_prompts(batch)) {
-    return plain_ + (is_first(std::ssize(batch.tokens), shape.config) ? choice_ : Nanos(0));
+    return plain_ + (is_first(std::ssize(batch.tokens), model) ? choice_ : Nanos(0));
   }
   const std::size_t bucket = bucket_of(batch);
   if (bucket == buckets_.size()) return plain_;
-  if (!decoded_.contains(batch.model)) {
-    decoded_.emplace(batch.model, std::vector<std::uint8_t>(buckets_.size()));
-  }
-  std::uint8_t& steps = decoded_.at(batch.model)[bucket];
+  std::uint8_t& steps = model.decoded[bucket];
   if (steps == kCaptured) return Nanos(0);
   ++steps;
   return plain_;
@@ -66,6 +73,6 @@ Nanos HostLaunches::launch(const request::Batch& batch, const ModelShape& shape,
   return until_;
 }
 
-void HostLaunches::forget(ModelId model) { decoded_.erase(model); }
+void HostLaunches::forget(ModelId model) { models_.erase(model); }
 
 }  // namespace causeway::simulate

@@ -26,7 +26,7 @@ class HostLaunches {
  public:
   explicit HostLaunches(const HardwareProfile& profile);
 
-  // A step is submitted: when its kernels may run.
+  // A step is submitted: when its kernels may run. A model's shape stays until forget().
   Nanos launch(const request::Batch& batch, const ModelShape& shape, Nanos now);
   // Until then the thread launches what was submitted so far.
   Nanos until() const { return until_; }
@@ -39,17 +39,23 @@ class HostLaunches {
   // What decides, beside the rows, which kernel is best for a product: the model's dimensions.
   using Dimensions = std::array<std::int64_t, 5>;
 
+  struct Model {
+    // Its steps of each size, by the size's place in buckets_: up to two.
+    std::vector<std::uint8_t> decoded;
+    std::vector<bool>* chosen = nullptr;  // of its dimensions, in chosen_
+  };
+
+  Model& model_of(ModelId model, const model::ModelConfig& config);
   Nanos takes(const request::Batch& batch, const ModelShape& shape);
   // Whether it is the first step with prompts of so many tokens.
-  bool is_first(std::int64_t tokens, const model::ModelConfig& config);
+  static bool is_first(std::int64_t tokens, Model& model);
   // Its place in buckets_; their number: it is larger than all.
   std::size_t bucket_of(const request::Batch& batch) const;
 
   const Nanos plain_, choice_;
   const std::vector<std::int64_t> buckets_;
   std::map<Dimensions, std::vector<bool>> chosen_;  // by rows
-  // Of each model steps of each size, by its place in buckets_: up to two.
-  IdMap<ModelId, std::vector<std::uint8_t>> decoded_;
+  IdMap<ModelId, Model> models_;                    // that have been launched
   Nanos until_;
 };
 

@@ -28,7 +28,7 @@ request::Batch batch(ModelId model, std::int64_t sequences, std::int32_t tokens 
   return batch;
 }
 
-constexpr ModelId kOne(1), kTwo(2);
+constexpr ModelId kOne(1), kTwo(2), kThree(3);
 
 TEST(HostLaunches, AGraphIsCapturedTheSecondTimeAndReplayedThen) {
   HostLaunches host(slow_host());
@@ -52,7 +52,7 @@ TEST(HostLaunches, PromptsAreLaunchedPlainlyAndNewShapesChooseTheirKernels) {
   EXPECT_EQ(host.launch(batch(kTwo, 1, 100), shape, millis(10)), micros(11'000))
       << "kernels are chosen for shapes, not models";
   EXPECT_EQ(host.launch(batch(kOne, 1, 101), shape, millis(20)), micros(21'400));
-  EXPECT_EQ(host.launch(batch(kOne, 1, 100), shape_of_width(128), millis(30)), micros(31'400));
+  EXPECT_EQ(host.launch(batch(kThree, 1, 100), shape_of_width(128), millis(30)), micros(31'400));
 }
 
 TEST(HostLaunches, OneThreadLaunchesOneStepAfterTheOther) {

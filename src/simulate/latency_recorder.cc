@@ -83,6 +83,7 @@ void LatencyRecorder::record(const request::Output& output, Nanos now) {
   if (output.switched) switches_.record(output.switched->took.count);
   if (!served_.empty()) {
     std::vector<Nanos>& times = served_[static_cast<std::size_t>(output.request.value)].token_times;
+    if (times.empty()) times.reserve(static_cast<std::size_t>(at->second.arrival->output.count));
     times.insert(times.end(), output.tokens.size(), now);
   }
   if (!output.finished) return;

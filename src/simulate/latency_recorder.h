@@ -65,8 +65,8 @@ class LatencyRecorder {
   Nanos last_end() const { return last_end_; }
   const Models& models() const { return models_; }
   LatencyReport total() const;
-  // By their places in the workload; empty unless they are kept.
-  const std::vector<ServedRequest>& served() const { return served_; }
+  // At the end. By their places in the workload; empty unless they are kept.
+  std::vector<ServedRequest> take_served() { return std::move(served_); }
   // From a request that found weights missing to its model's first token, ns.
   const Histogram& switches() const { return switches_; }
 

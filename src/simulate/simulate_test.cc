@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/random.h"
 #include "simulate/testing/shapes.h"
 
 namespace causeway::simulate::simulate_test {
@@ -483,6 +484,28 @@ TEST(Workload, TracesKeepTheirTimesModelsAndPrompts) {
   EXPECT_TRUE(std::equal(first.begin(), first.begin() + 512, second.begin()));
   EXPECT_NE(first, second);
   EXPECT_FALSE(trace_workload(trace, {.speed = 0, .slo = {}}).ok());
+}
+
+TEST(Workload, PromptsAreMadeUpPlaceByPlace) {
+  constexpr std::int64_t kBlock = 512, kVocab = 777, kIndex = 9;
+  Arrival arrival;
+  arrival.prompt_ids.assign(100, 5000);
+  arrival.block_ids = {3, 3, 8};
+  for (const std::int64_t length : {1, 100, 101, 512, 513, 1536, 2000}) {
+    arrival.prompt = Tokens(length);
+    const auto tokens = prompt_tokens(arrival, kIndex, kVocab);
+    ASSERT_EQ(std::ssize(tokens), length);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const bool in_block = i < 3 * kBlock;
+      const auto block = static_cast<std::size_t>(in_block ? i / kBlock : 0);
+      const std::int64_t stream = in_block ? arrival.block_ids[block] * 2 : kIndex * 2 + 1;
+      const std::int64_t place = in_block ? i % kBlock : i;
+      const std::uint64_t word =
+          mix64(mix64(static_cast<std::uint64_t>(stream)) + static_cast<std::uint64_t>(place));
+      const std::uint64_t expected = i < 100 ? 5000 % kVocab : word % kVocab;
+      EXPECT_EQ(static_cast<std::uint64_t>(tokens[static_cast<std::size_t>(i)]), expected) << i;
+    }
+  }
 }
 
 }  // namespace

@@ -6,26 +6,31 @@
 
 namespace causeway::simulate {
 
-std::vector<Nanos> SimulatedExecutor::repeated_ends(std::int64_t steps) const {
+void SimulatedExecutor::repeated_ends(std::int64_t steps, std::vector<Nanos>& ends) const {
+  ends.clear();
   const Faults& faults = options_.faults;
   const bool chance = faults.error_rate > 0 || faults.refuse_rate > 0 || faults.slow_rate > 0 ||
                       faults.hang_rate > 0;
-  if (chance || shadow_ || copies_ || options_.frames_move || streamed_) return {};
-  if (options_.memory != nullptr) return {};  // others may begin to read
-  if (resident_.size() != 2 || stream_.size() != 2 || !ended_.empty()) return {};
-  if (mover_ != nullptr && mover_->copies_at(clock_.now())) return {};
+  if (chance || shadow_ || copies_ || options_.frames_move || streamed_) return;
+  if (options_.memory != nullptr) return;  // others may begin to read
+  if (resident_.size() != 2 || stream_.size() != 2 || !ended_.empty()) return;
+  if (mover_ != nullptr && mover_->copies_at(clock_.now())) return;
   const Step& second = *resident_.back();
-  if (launches_.until() > clock_.now() || !launches_.has_graph(second.batch)) return {};
-  if (second.reads.size() != resident_.front()->reads.size()) return {};
-  const ModelShape& shape = second.model->shape;
+  if (launches_.until() > clock_.now() || !launches_.has_graph(second.batch)) return;
+  if (groups_read(second) != groups_read(*resident_.front())) return;
+  const ModelShape& shape = *second.model->shape;
   StepTokens tokens = tokens_of(second.batch);
-  std::vector<Nanos> ends = {stream_.front().ends};
+  const StepDurations durations(work_of(tokens, shape), options_.profile);
+  const auto kv_per_token = static_cast<double>(shape.kv_per_token.count);
+  Nanos end = stream_.front().ends;
   ends.reserve(static_cast<std::size_t>(steps + 1));
+  ends.push_back(end);
   for (std::int64_t i = 0; i < steps; ++i) {
-    ends.push_back(ends.back() + step_duration(work_of(tokens, shape), options_.profile));
+    end +=
+        durations.of(tokens.pairs * shape.flops_per_context_token, tokens.kv_tokens * kv_per_token);
+    ends.push_back(end);
     tokens.advance(tokens.tokens);
   }
-  return ends;
 }
 
 void SimulatedExecutor::repeat(std::span<const Nanos> ends, Nanos next_end) {

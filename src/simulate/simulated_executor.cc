@@ -38,9 +38,19 @@ SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, co
 }
 
 void SimulatedExecutor::add_model(ModelId model, ModelShape shape, WeightSource source) {
+  auto own = std::make_unique<const ModelShape>(std::move(shape));
+  borrow_model(model, *own, source);
+  models_.at(model).own = std::move(own);
+}
+
+void SimulatedExecutor::borrow_model(ModelId model, const ModelShape& shape, WeightSource source) {
   CAUSEWAY_CHECK(source != WeightSource::kCache || mover_ != nullptr, "a cache needs a mover");
-  const Nanos least = step_least_of(shape, options_.profile);
-  Model added{std::move(shape), source, least};
+  const Remainder of_vocab(static_cast<std::uint64_t>(std::max<std::int64_t>(1, shape.vocab)));
+  Model added{.shape = &shape,
+              .own = nullptr,
+              .source = source,
+              .step_least = step_least_of(shape, options_.profile),
+              .of_vocab = of_vocab};
   CAUSEWAY_CHECK(models_.emplace(model, std::move(added)).second,
                  "the executor knows this model already");
 }
@@ -54,15 +64,9 @@ void SimulatedExecutor::blame(const std::string& what) {
   if (violation_.empty()) violation_ = what;
 }
 
-TokenId SimulatedExecutor::token_at(RequestId request, std::int64_t place, std::int64_t vocab) {
-  const auto position = static_cast<std::uint64_t>(place);
-  const std::uint64_t mixed = mix64(mix64(static_cast<std::uint64_t>(request.value)) ^ position);
-  return static_cast<TokenId>(mixed % static_cast<std::uint64_t>(vocab));
-}
-
 void SimulatedExecutor::sample(Step& step) {
-  const ModelShape& shape = step.model->shape;
   std::size_t row = 0;
+  step.result.sampled.reserve(step.batch.entries.size());
   for (const request::BatchEntry& entry : step.batch.entries) {
     for (std::size_t i = 0; i < entry.scored.size(); ++i) {
       request::SampledToken scored{.request = entry.request, .token = {}};
@@ -79,7 +83,7 @@ void SimulatedExecutor::sample(Step& step) {
     if (shadow_) {
       token = step.shadow.sampled.at(row++);
     } else {
-      token = token_at(entry.request, entry.context + entry.token_count, shape.vocab);
+      token = token_at(entry.request, entry.context + entry.token_count, step.model->of_vocab);
     }
     request::SampledToken sampled{.request = entry.request, .token = {}};
     sampled.token.token = token;
@@ -88,20 +92,20 @@ void SimulatedExecutor::sample(Step& step) {
   }
 }
 
-SimulatedExecutor::Step SimulatedExecutor::draw(request::Batch batch) {
-  Step step;
-  step.model = &models_.at(batch.model);
-  step.result.step = batch.step;
-  step.batch = std::move(batch);
-  step.submitted = step.next_from = clock_.now();
-  if (random_.chance(options_.faults.slow_rate)) step.slowed = options_.faults.slow_factor;
+std::unique_ptr<SimulatedExecutor::Step> SimulatedExecutor::draw(request::Batch batch) {
+  auto step = std::make_unique<Step>();
+  step->model = &models_.at(batch.model);
+  step->result.step = batch.step;
+  step->batch = std::move(batch);
+  step->submitted = step->next_from = clock_.now();
+  if (random_.chance(options_.faults.slow_rate)) step->slowed = options_.faults.slow_factor;
   if (random_.chance(options_.faults.hang_rate)) {
-    step.hangs = true;
+    step->hangs = true;
     counters_.hangs += 1;
   }
   if (random_.chance(options_.faults.error_rate)) {
     counters_.faults += 1;
-    step.result.error = "simulated: the step failed";
+    step->result.error = "simulated: the step failed";
   }
   return step;
 }
@@ -111,7 +115,7 @@ Status SimulatedExecutor::check_room(const request::Batch& batch) const {
   if (model == models_.end()) {
     return not_found("the simulated device does not have this model");
   }
-  const bool streams = model->second.shape.cached.streams();
+  const bool streams = model->second.shape->cached.streams();
   if (streams ? streamed_ != nullptr : std::ssize(resident_) >= capabilities_.steps_in_flight_max) {
     return unavailable("a step is in flight");
   }
@@ -137,7 +141,7 @@ Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weig
     counters_.faults += 1;
     return Error{ErrorCode::kDevice, "simulated: the device refuses the step"};
   }
-  const ModelShape& shape = models_.at(batch.model).shape;
+  const ModelShape& shape = *models_.at(batch.model).shape;
   if (shadow_) {
     for (const auto& running : resident_) {
       blame(frames_given_away(running->batch, batch, shape.tokens_per_block));
@@ -146,9 +150,8 @@ Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weig
   }
   count_again(batch);
   blame(frames_.submitted(batch, shadow_ ? &*shadow_ : nullptr));
-  std::vector<Read> reads = reads_of(batch, weights);
-  auto step = std::make_unique<Step>(draw(std::move(batch)));
-  step->reads = std::move(reads);
+  std::unique_ptr<Step> step = draw(std::move(batch));
+  set_reads(*step, weights);
   if (shape.cached.streams()) {
     submit_streamed(std::move(step), weights);
     return {};
@@ -216,7 +219,7 @@ HardwareProfile SimulatedExecutor::granted() const {
 Nanos SimulatedExecutor::computes(const Step& step, Nanos at) const {
   const bool copies =
       (mover_ != nullptr && mover_->copies_at(at)) || (copies_ && copies_->copies_in_at(at));
-  const StepWork work = work_of(step.batch, step.model->shape);
+  const StepWork work = work_of(step.batch, *step.model->shape);
   const Nanos computes = options_.memory == nullptr ? step_duration(work, options_.profile, copies)
                                                     : step_duration(work, granted(), copies);
   return Nanos(static_cast<std::int64_t>(static_cast<double>(computes.count) * step.slowed));
@@ -253,7 +256,7 @@ void SimulatedExecutor::run(StreamItem& item, Nanos at) {
   if (step.hangs && item.range.value_or(0) == 0) takes = options_.faults.hang;
   item.ends = item.range ? at + takes : end_of_reads(step, at, takes);
   if (options_.memory != nullptr) {
-    const StepWork work = work_of(step.batch, step.model->shape);
+    const StepWork work = work_of(step.batch, *step.model->shape);
     const double part = item.range ? step.ranges[*item.range].part : 1;
     const double bytes = (static_cast<double>(work.weights.count) + work.kv_bytes) * part;
     const double lasts = std::max(1e-9, to_seconds(item.ends - at));
@@ -266,7 +269,7 @@ void SimulatedExecutor::run(StreamItem& item, Nanos at) {
 void SimulatedExecutor::begin_step(Step& step, Nanos at) {
   step.began = at;
   if (shadow_) {
-    const ModelShape& shape = step.model->shape;
+    const ModelShape& shape = *step.model->shape;
     const std::string wrong =
         shadow_->begin(step.batch, shape.tokens_per_block, shape.vocab, step.shadow);
     if (!wrong.empty()) {

@@ -38,6 +38,7 @@
 #include "base/clock.h"
 #include "base/id_map.h"
 #include "base/random.h"
+#include "base/remainder.h"
 #include "engine/step_executor.h"
 #include "model/step_ranges.h"
 #include "simulate/cost_model.h"
@@ -121,6 +122,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
 
   // A model of WeightSource::kCache is in the mover already, and leaves it after the executor.
   void add_model(ModelId model, ModelShape shape, WeightSource source);
+  // The same with a shape that stays where it is until the model is removed.
+  void borrow_model(ModelId model, const ModelShape& shape, WeightSource source);
   void remove_model(ModelId model);
 
   const Capabilities& capabilities() const override { return capabilities_; }
@@ -142,10 +145,12 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // submits more, and what it has to tell it tells then.
   Nanos busy_until() const { return launches_.until(); }
   const SimulatedCounters& counters() const { return counters_; }
-  // Fast-forward (simulated_calm.cc). When the step that runs ends, and `steps` that follow it,
-  // which are as the one behind it, each of a token more for each of its sequences. Empty: that
-  // cannot be told: something may go wrong by chance, or copies are under way.
-  std::vector<Nanos> repeated_ends(std::int64_t steps) const;
+  // The request has all its tokens: it is not computed again.
+  void forget(RequestId request) { computed_.erase(request); }
+  // Fast-forward (simulated_calm.cc). Fills `ends` with when the step that runs ends, and `steps`
+  // that follow it, which are as the one behind it, each of a token more for each of its sequences.
+  // Empty: that cannot be told: something may go wrong by chance, or copies are under way.
+  void repeated_ends(std::int64_t steps, std::vector<Nanos>& ends) const;
   // As if the first so many of them had ended, at the times that it told, and were waited for, and
   // as many had been submitted.
   void repeat(std::span<const Nanos> ends, Nanos next_end);
@@ -155,7 +160,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   Nanos began() const { return resident_.front()->began; }
   // The token that it samples there.
   TokenId token_at(RequestId request, std::int64_t place) const {
-    return token_at(request, place, resident_.front()->model->shape.vocab);
+    return token_at(request, place, resident_.front()->model->of_vocab);
   }
 
   // The first rule that was broken: by a batch (ShadowKv), or by what became of weights that a step
@@ -167,9 +172,11 @@ class SimulatedExecutor final : public engine::StepExecutor {
 
  private:
   struct Model {
-    ModelShape shape;
+    const ModelShape* shape = nullptr;
+    std::unique_ptr<const ModelShape> own;  // null: it is borrowed
     WeightSource source = WeightSource::kMemory;
     Nanos step_least = {};
+    Remainder of_vocab;
   };
   struct Read {
     int group = 0;  // of the reading order
@@ -188,6 +195,10 @@ class SimulatedExecutor final : public engine::StepExecutor {
   struct Step {
     request::Batch batch;
     const Model* model = nullptr;
+    // All its groups were there when it was submitted: `reads` is empty, and nothing of them had
+    // been taken away so often.
+    bool reads_all = false;
+    std::int64_t taken_before = 0;
     std::vector<Read> reads;     // from the cache, in order
     request::StepResult result;  // its tokens once it has begun
     ShadowKv::Step shadow;
@@ -211,11 +222,15 @@ class SimulatedExecutor final : public engine::StepExecutor {
     Nanos ends = {};                        // once it runs
   };
 
-  static TokenId token_at(RequestId request, std::int64_t place, std::int64_t vocab);
+  static TokenId token_at(RequestId request, std::int64_t place, const Remainder& of_vocab) {
+    const auto position = static_cast<std::uint64_t>(place);
+    const std::uint64_t mixed = mix64(mix64(static_cast<std::uint64_t>(request.value)) ^ position);
+    return static_cast<TokenId>(of_vocab.of(mixed));
+  }
   // Notes the first thing that is wrong; empty: nothing is.
   void blame(const std::string& what);
   Status check_room(const request::Batch& batch) const;
-  Step draw(request::Batch batch);
+  std::unique_ptr<Step> draw(request::Batch batch);
   void count_again(const request::Batch& batch);
   void submit_streamed(std::unique_ptr<Step> step, weights::StepWeights weights);
   // Lets happen what happens up to now.
@@ -243,7 +258,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
 
   // simulated_reads.cc: what steps read of their model's weights. Notes what is neither there nor
   // on its way.
+  void set_reads(Step& step, weights::StepWeights weights);
   std::vector<Read> reads_of(const request::Batch& batch, weights::StepWeights weights);
+  static std::int64_t groups_read(const Step& step);
   // When a step of `computes` that begins `at` has read all that is on its way.
   Nanos end_of_reads(const Step& step, Nanos at, Nanos computes);
   // The same of one that waits for all of it.
@@ -270,7 +287,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::optional<SimulatedCopies> copies_;
   HostLaunches launches_;
   FrameWatch frames_;
-  std::unordered_map<RequestId, std::int64_t> computed_;  // of each request, tokens at the most
+  // Of each request that may be computed again, tokens at the most.
+  std::unordered_map<RequestId, std::int64_t> computed_;
   // In flight.
   std::deque<std::unique_ptr<Step>> resident_;
   std::unique_ptr<Step> streamed_;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "weights/command_order.h"
 
 namespace causeway::simulate {
 
@@ -31,6 +30,10 @@ void SimulatedMover::add_model(ModelId id, const weights::CachedModel& cached) {
   model.cached = cached;
   model.copies.resize(cached.groups.size());
   model.committed.resize(extents);
+  model.extents.reserve(cached.groups.size());
+  for (const weights::ResidentGroup& group : cached.groups) {
+    model.extents.push_back(weights::extents_of(group, options_.extent));
+  }
   if (cached.stream) {
     model.ring_layout.emplace(*cached.stream, options_.extent);
     model.consumed = std::make_unique<SimulatedSemaphore>(clock_);
@@ -88,8 +91,8 @@ void SimulatedMover::commit(Model& model, const WeightCommand& command, bool wan
     if (place == wanted) blame("an extent is committed, or taken away, twice");
     place = wanted;
     committed_ += wanted ? 1 : -1;
-    if (!wanted) drop_groups(model, extent);
   }
+  if (!wanted) drop_groups(model, command);
   check_committed();
 }
 
@@ -129,18 +132,20 @@ std::optional<std::int64_t> SimulatedMover::frame_memory(FrameId frame) const {
   return asked.commits;
 }
 
-// Those that lie on the extent.
-void SimulatedMover::drop_groups(Model& model, std::int64_t extent) {
+// Those that lie on the command's extents.
+void SimulatedMover::drop_groups(Model& model, const WeightCommand& command) {
+  const std::int64_t first = command.first_extent, end = first + command.extents;
   for (std::size_t i = 0; i < model.copies.size(); ++i) {
-    const auto run = weights::extents_of(model.cached.groups[i], options_.extent);
-    if (extent < run.first || extent >= run.first + run.count || !model.copies[i]) continue;
+    const weights::ExtentRun run = model.extents[i];
+    if (end <= run.first || first >= run.first + run.count || !model.copies[i]) continue;
     const Copy& copy = *model.copies[i];
     if (copy.ends > clock_.now()) blame("memory is taken from a group that arrives");
     const weights::ResidentGroup& group = model.cached.groups[i];
     if (options_.copies_out && !copy.failed && !group.memory_only) copy_out(group.bytes);
-    model.copies[i].reset();
+    take_copy(model, i);
   }
-  drop_streamed(model, extent);
+  if (model.streamed.empty()) return;
+  for (std::int64_t extent = first; extent < end; ++extent) drop_streamed(model, extent);
 }
 
 void SimulatedMover::copy_out(Bytes bytes) {
@@ -162,7 +167,7 @@ void SimulatedMover::drop_streamed(Model& model, std::int64_t extent) {
 void SimulatedMover::bring(Model& model, const WeightCommand& command) {
   const auto group = static_cast<std::size_t>(command.group);
   const weights::ResidentGroup& brought = model.cached.groups.at(group);
-  const auto run = weights::extents_of(brought, options_.extent);
+  const weights::ExtentRun run = model.extents[group];
   for (std::int64_t extent = run.first; extent < run.first + run.count; ++extent) {
     if (!model.committed.at(static_cast<std::size_t>(extent))) {
       blame("a group is brought to where no memory is");
@@ -172,7 +177,7 @@ void SimulatedMover::bring(Model& model, const WeightCommand& command) {
   const std::optional<Copy>& before = model.copies[group];
   if (before && before->ends > clock_.now()) blame("a group is brought while it arrives");
   const bool failed = random_.chance(options_.error_rate);
-  model.copies[group] = Copy{.arrival = command.arrival, .ends = Nanos(0), .failed = failed};
+  set_copy(model, group, {.arrival = command.arrival, .ends = Nanos(0), .failed = failed});
   queue({.command = command,
          .waits = brought.readable_at_home,
          .takes = takes(brought.bytes),
@@ -183,8 +188,8 @@ void SimulatedMover::bring(Model& model, const WeightCommand& command) {
 // Nothing crosses the link.
 void SimulatedMover::show_ring(Model& model, const WeightCommand& command) {
   const Nanos there = clock_.now() + std::max(options_.latency, Nanos(1));
-  model.copies[static_cast<std::size_t>(command.group)] =
-      Copy{.arrival = command.arrival, .ends = there, .failed = false};
+  set_copy(model, static_cast<std::size_t>(command.group),
+           {.arrival = command.arrival, .ends = there, .failed = false});
   rings_.push_back({.command = command, .ends = there});
 }
 
@@ -221,6 +226,29 @@ std::optional<SimulatedMover::Copy>& SimulatedMover::place_of(const WeightComman
   return streams ? model.streamed.at(group).copy : model.copies.at(group);
 }
 
+void SimulatedMover::set_end(const WeightCommand& command, Nanos end) {
+  std::optional<Copy>& copy = place_of(command);
+  if (!copy) return;
+  copy->ends = end;
+  Nanos& last = models_.at(command.model).last_end;
+  last = std::max(last, end);
+}
+
+void SimulatedMover::set_copy(Model& model, std::size_t group, const Copy& copy) {
+  take_copy(model, group);
+  model.copies[group] = copy;
+  model.good += copy.failed ? 0 : 1;
+  model.last_end = std::max(model.last_end, copy.ends);
+}
+
+void SimulatedMover::take_copy(Model& model, std::size_t group) {
+  std::optional<Copy>& copy = model.copies[group];
+  if (!copy) return;
+  model.good -= copy->failed ? 0 : 1;
+  model.taken += 1;
+  copy.reset();
+}
+
 // Behind all that have begun, and before those that wait unless it waits itself.
 void SimulatedMover::queue(Pending pending) {
   const Nanos now = clock_.now();
@@ -237,7 +265,7 @@ void SimulatedMover::queue(Pending pending) {
   for (; place != link_.end(); ++place) {
     const Nanos begins = std::max(free, now);
     place->ends = free = begins + place->takes;
-    if (std::optional<Copy>& copy = place_of(place->command)) copy->ends = free;
+    set_end(place->command, free);
     if (shared_ != nullptr) shared_->uses.push_back({begins, free});
   }
   if (shared_ == nullptr) return;
@@ -261,7 +289,7 @@ void SimulatedMover::read_at_home(Nanos at, const HomeRead& read) {
   for (Pending& pending : link_) {
     if (pending.ends <= at) continue;
     pending.ends += read.delays;
-    if (std::optional<Copy>& copy = place_of(pending.command)) copy->ends = pending.ends;
+    set_end(pending.command, pending.ends);
   }
   Nanos& until = shared_ != nullptr ? shared_->read_until : read_until_;
   until = std::max(until, read.end);

@@ -33,6 +33,7 @@
 #include "simulate/home_read.h"
 #include "simulate/ring_layout.h"
 #include "simulate/simulated_semaphore.h"
+#include "weights/command_order.h"
 #include "weights/weight_cache.h"
 #include "weights/weight_mover.h"
 
@@ -102,6 +103,13 @@ class SimulatedMover final : public weights::WeightMover {
   std::span<const std::optional<Copy>> copies_of(ModelId model) const {
     return models_.at(model).copies;
   }
+  // All its groups are there, and well: none is to come, nor did a copy of one fail.
+  bool all_there(ModelId model) const {
+    const Model& asked = models_.at(model);
+    return asked.good == std::ssize(asked.copies) && asked.last_end <= clock_.now();
+  }
+  // How often something was taken away of what had come, or was on its way.
+  std::int64_t taken(ModelId model) const { return models_.at(model).taken; }
   // When a group arrives that is on its way; nullopt: it is not.
   std::optional<Nanos> arrives_at(ModelId model, int group) const;
   // The copy of a streamed group that lies in the ring, or comes there: its pass is `arrival`.
@@ -145,7 +153,11 @@ class SimulatedMover final : public weights::WeightMover {
   struct Model {
     weights::CachedModel cached;
     std::vector<std::optional<Copy>> copies;  // by group
+    std::vector<weights::ExtentRun> extents;  // of each group
     std::vector<bool> committed;              // by extent
+    std::int64_t good = 0;                    // of the copies, those that have not failed
+    std::int64_t taken = 0;
+    Nanos last_end;  // of the copies, the last that has ended or will
     // Of a streamed model.
     std::optional<RingLayout> ring_layout;
     std::vector<Streamed> streamed;  // by streamed group
@@ -167,7 +179,7 @@ class SimulatedMover final : public weights::WeightMover {
   void commit(Model& model, const weights::WeightCommand& command, bool wanted);
   void move_frames(const weights::WeightCommand& command);
   void check_committed();
-  void drop_groups(Model& model, std::int64_t extent);
+  void drop_groups(Model& model, const weights::WeightCommand& command);
   void drop_streamed(Model& model, std::int64_t extent);
   void copy_out(Bytes bytes);
   void bring(Model& model, const weights::WeightCommand& command);
@@ -175,6 +187,10 @@ class SimulatedMover final : public weights::WeightMover {
   void stream(Model& model, const weights::WeightCommand& command);
   void queue(Pending pending);
   std::optional<Copy>& place_of(const weights::WeightCommand& command);
+  // The copy on its way will have ended then.
+  void set_end(const weights::WeightCommand& command, Nanos end);
+  static void set_copy(Model& model, std::size_t group, const Copy& copy);
+  static void take_copy(Model& model, std::size_t group);
   weights::WeightEvent event_of(const Pending& ended);
   void blame(const std::string& what);
 

@@ -6,12 +6,27 @@
 
 namespace causeway::simulate {
 
+void SimulatedExecutor::set_reads(Step& step, weights::StepWeights weights) {
+  const ModelId model = step.batch.model;
+  step.reads_all = weights.empty() && step.model->source == WeightSource::kCache &&
+                   !step.model->shape->cached.streams() && mover_->all_there(model);
+  if (!step.reads_all) {
+    step.reads = reads_of(step.batch, weights);
+  } else {
+    step.taken_before = mover_->taken(model);
+  }
+}
+
+std::int64_t SimulatedExecutor::groups_read(const Step& step) {
+  return step.reads_all ? std::ssize(step.model->shape->cached.groups) : std::ssize(step.reads);
+}
+
 std::vector<SimulatedExecutor::Read> SimulatedExecutor::reads_of(const request::Batch& batch,
                                                                  weights::StepWeights weights) {
   std::vector<Read> reads;
   const Model& model = models_.at(batch.model);
   if (model.source != WeightSource::kCache) return reads;
-  const weights::CachedModel& cached = model.shape.cached;
+  const weights::CachedModel& cached = model.shape->cached;
   const auto copies = mover_->copies_of(batch.model);
   reads.reserve(cached.groups.size());
   for (std::size_t i = 0; i < cached.groups.size(); ++i) {
@@ -44,7 +59,7 @@ Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes
   for (const Read& read : step.reads) {
     const auto& copy = copies[static_cast<std::size_t>(read.group)];
     if (!copy || copy->arrival != read.arrival || copy->ends <= at) continue;
-    missing += step.model->shape.cached.groups[static_cast<std::size_t>(read.group)].bytes;
+    missing += step.model->shape->cached.groups[static_cast<std::size_t>(read.group)].bytes;
   }
   const HardwareProfile& profile = options_.profile;
   const double rate = profile.home_bytes_per_second > 0 ? profile.home_bytes_per_second
@@ -53,7 +68,7 @@ Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes
   const auto read = mover_->home_read(at, takes);
   if (!read) return end;
   // What is computed of a layer overlaps with reading the next one.
-  const Nanos last = computes / std::max<std::int64_t>(1, step.model->shape.config.layers);
+  const Nanos last = computes / std::max<std::int64_t>(1, step.model->shape->config.layers);
   const Nanos read_end = std::max(at + computes, read->end + last);
   if (read_end >= end) return end;
   mover_->read_at_home(at, *read);
@@ -66,10 +81,10 @@ Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes
 Nanos SimulatedExecutor::end_of_arrivals(const Step& step, Nanos at, Nanos computes) const {
   Nanos end = at + computes;
   if (step.reads.empty()) return end;
-  const auto& groups = step.model->shape.cached.groups;
+  const auto& groups = step.model->shape->cached.groups;
   const auto copies = mover_->copies_of(step.batch.model);
   const std::int64_t pieces =
-      std::max<std::int64_t>(1, step.model->shape.config.layers / std::ssize(step.reads));
+      std::max<std::int64_t>(1, step.model->shape->config.layers / std::ssize(step.reads));
   Bytes all, left;
   for (const Read& read : step.reads) all += groups[static_cast<std::size_t>(read.group)].bytes;
   for (auto read = step.reads.rbegin(); read != step.reads.rend(); ++read) {
@@ -86,6 +101,11 @@ Nanos SimulatedExecutor::end_of_arrivals(const Step& step, Nanos at, Nanos compu
 
 bool SimulatedExecutor::poisoned(const Step& step) {
   bool poisoned = false;
+  if (step.reads_all) {
+    poisoned = mover_->taken(step.batch.model) != step.taken_before;
+    if (poisoned) blame("weights are taken from a step in flight");
+    return poisoned;
+  }
   if (step.reads.empty()) return poisoned;
   const auto copies = mover_->copies_of(step.batch.model);
   for (const Read& read : step.reads) {
@@ -98,7 +118,7 @@ bool SimulatedExecutor::poisoned(const Step& step) {
 
 std::vector<SimulatedExecutor::Range> SimulatedExecutor::ranges_of(const request::Batch& batch,
                                                                    weights::StepWeights weights) {
-  const ModelShape& shape = models_.at(batch.model).shape;
+  const ModelShape& shape = *models_.at(batch.model).shape;
   std::vector<Range> ranges;
   double all = 0;
   for (const model::StepRange& part : model::step_ranges(shape.config, weights)) {
@@ -124,7 +144,7 @@ std::vector<SimulatedExecutor::Range> SimulatedExecutor::ranges_of(const request
 
 std::optional<SimulatedExecutor::StreamedRead> SimulatedExecutor::streamed_read(
     const request::Batch& batch, int group, const weights::WeightView& view) {
-  const auto& groups = models_.at(batch.model).shape.cached.stream->groups;
+  const auto& groups = models_.at(batch.model).shape->cached.stream->groups;
   const auto streamed = std::find_if(groups.begin(), groups.end(),
                                      [&](const auto& one) { return one.layout_group == group; });
   if (streamed == groups.end()) {

@@ -75,21 +75,21 @@ SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& cl
       executor_(executor_options(options, shared), clock, mover_.get()),
       core_(core_options(options), executor_, cache_.get()) {}
 
-Result<weights::CachedModel> SimulatedSlice::placed(const ModelShape& shape) const {
+Result<std::optional<weights::CachedModel>> SimulatedSlice::placed(const ModelShape& shape) const {
   const weights::ResidencyOptions residency = residency_options(options_);
   const Bytes extent = residency.extent, all = extent * residency.extents;
   const Bytes most = shape.max_resident > Bytes(0) ? std::min(shape.max_resident, all) : all;
   if (round_up(shape.layout.bytes, extent) <= round_up(most, extent)) {
-    return options_.whole_models ? weights::as_a_whole(shape.cached) : shape.cached;
+    if (!options_.whole_models) return std::optional<weights::CachedModel>();
+    return std::optional(weights::as_a_whole(shape.cached));
   }
-  const auto streamed = weights::streamed_model(
+  auto streamed = weights::streamed_model(
       shape.layout, shape.reading, {.extent = extent, .budget = most, .ring = options_.ring});
   if (!streamed.ok()) return streamed.error().with_context(shape.name);
-  return *streamed;
+  return std::optional(std::move(*streamed));
 }
 
-Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& wanted) {
-  ModelShape shape = wanted;
+Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& shape) {
   engine::ModelFacts facts{.tokens_per_block = shape.tokens_per_block,
                            .max_model_len = shape.max_model_len,
                            .vocab = shape.vocab,
@@ -97,15 +97,21 @@ Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& wanted) {
                            .step_min = step_min(shape, options_.profile),
                            .seconds_per_token = seconds_per_token(shape, options_.profile)};
   if (!cache_) {
-    executor_.add_model(id, std::move(shape), WeightSource::kMemory);
+    executor_.borrow_model(id, shape, WeightSource::kMemory);
     CAUSEWAY_TRY(core_.add_model(id, facts));
     return Bytes(0);
   }
-  CAUSEWAY_ASSIGN(shape.cached, placed(shape));
-  facts.weights = shape.cached;
-  const Bytes streamed = shape.cached.streamed_bytes();
-  mover_->add_model(id, shape.cached);
-  executor_.add_model(id, std::move(shape), WeightSource::kCache);
+  CAUSEWAY_ASSIGN(std::optional<weights::CachedModel> otherwise, placed(shape));
+  facts.weights = otherwise ? *otherwise : shape.cached;
+  const Bytes streamed = facts.weights.streamed_bytes();
+  mover_->add_model(id, facts.weights);
+  if (otherwise) {
+    ModelShape own = shape;
+    own.cached = std::move(*otherwise);
+    executor_.add_model(id, std::move(own), WeightSource::kCache);
+  } else {
+    executor_.borrow_model(id, shape, WeightSource::kCache);
+  }
   const Status added = core_.add_model(id, facts);
   if (!added.ok()) {
     executor_.remove_model(id);
@@ -142,7 +148,7 @@ void SimulatedSlice::look_ahead_at_steps() {
   constexpr std::int64_t kMost = 4096;
   const std::int64_t steps = std::min(kMost, core_.calm_steps());
   if (steps < 1) return;
-  ahead_ = executor_.repeated_ends(steps + 1);
+  executor_.repeated_ends(steps + 1, ahead_);
   if (ahead_.empty()) return;
   after_ahead_ = ahead_.back();
   ahead_.pop_back();
@@ -192,6 +198,14 @@ Nanos SimulatedSlice::ends_from(Nanos next) const {
   // While its thread launches two steps may end of which it hears at once.
   const Nanos second = ahead_.empty() ? next : after_ahead_;
   return core_.ends_from({.next = next, .second = second, .passed = passed},
+                         [this](ModelId model) { return executor_.step_least(model); });
+}
+
+Nanos SimulatedSlice::ends_if_asked() const {
+  // What is asked may have steps begin sooner than they would have, but for those in flight.
+  const Nanos next = ahead_.empty() ? clock_.now() : ahead_[0];
+  const Nanos second = ahead_.empty() ? next : ahead_[1];
+  return core_.ends_from({.next = next, .second = second},
                          [this](ModelId model) { return executor_.step_least(model); });
 }
 

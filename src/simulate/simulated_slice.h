@@ -33,7 +33,8 @@ class SimulatedSlice {
       : SimulatedSlice(options, clock, Shared()) {}
 
   // One that exceeds the cache, or its max_resident, is streamed: what of it crosses the link at
-  // every step is answered. kResourceExhausted: the slice has not even memory for a ring.
+  // every step is answered. kResourceExhausted: the slice has not even memory for a ring. The shape
+  // is borrowed until the model is removed.
   Result<Bytes> add_model(ModelId id, const ModelShape& shape);
   // kUnavailable: it has requests, a step in flight or weights on their way.
   Status remove_model(ModelId id);
@@ -62,6 +63,13 @@ class SimulatedSlice {
   // its next event is at `next`. Until then nothing that it does shows anywhere else. Never sooner
   // than `next`, and no later unless it depends on itself.
   Nanos ends_from(Nanos next) const;
+  // The same whatever is asked of it from now on, of the requests that it has.
+  Nanos ends_if_asked() const;
+  // No step of the model, which is there, takes less. Any thread, unless models come or go.
+  Nanos step_least(ModelId model) const { return executor_.step_least(model); }
+
+  // The request has ended with all its tokens.
+  void forget(RequestId request) { executor_.forget(request); }
 
   engine::EngineCore& core() { return core_; }
   const engine::EngineCore& core() const { return core_; }
@@ -71,8 +79,8 @@ class SimulatedSlice {
  private:
   void look_ahead_at_steps();
   void look_ahead_at_copies();
-  // How its weights lie: as a whole, or some of them and a ring.
-  Result<weights::CachedModel> placed(const ModelShape& shape) const;
+  // How its weights lie, if not as the shape says: as one group, or some of them and a ring.
+  Result<std::optional<weights::CachedModel>> placed(const ModelShape& shape) const;
 
   const SimulationOptions& options_;
   const Clock& clock_;

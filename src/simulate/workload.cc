@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "base/remainder.h"
 
 namespace causeway::simulate {
 namespace {
@@ -18,9 +19,18 @@ Tokens exponential_tokens(Tokens mean, Random& random) {
                         random.exponential(static_cast<double>(std::max(mean.count - 1, 0L)))));
 }
 
-TokenId made_up(std::uint64_t stream, std::int64_t position, std::int64_t vocab) {
-  const std::uint64_t word = mix64(mix64(stream) + static_cast<std::uint64_t>(position));
-  return static_cast<TokenId>(word % static_cast<std::uint64_t>(vocab));
+// Places of a stream of tokens that is made up.
+struct Piece {
+  std::uint64_t stream = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+void append(const Piece& piece, const Remainder& of_vocab, std::vector<TokenId>& tokens) {
+  const std::uint64_t seed = mix64(piece.stream) + static_cast<std::uint64_t>(piece.first);
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(piece.count); ++i) {
+    tokens.push_back(static_cast<TokenId>(of_vocab.of(mix64(seed + i))));
+  }
 }
 
 }  // namespace
@@ -110,16 +120,20 @@ Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions&
 std::vector<TokenId> prompt_tokens(const Arrival& arrival, std::int64_t index, std::int64_t vocab) {
   std::vector<TokenId> tokens;
   tokens.reserve(static_cast<std::size_t>(arrival.prompt.count));
-  for (std::int64_t i = 0; i < arrival.prompt.count; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const auto block = static_cast<std::size_t>(i / kTraceBlock);
-    if (at < arrival.prompt_ids.size()) {
-      tokens.push_back(static_cast<TokenId>(arrival.prompt_ids[at] % vocab));
-    } else if (block < arrival.block_ids.size()) {
-      const auto stream = static_cast<std::uint64_t>(arrival.block_ids[block]);
-      tokens.push_back(made_up(stream * 2, i % kTraceBlock, vocab));
+  const Remainder of_vocab(static_cast<std::uint64_t>(vocab));
+  for (const TokenId id : arrival.prompt_ids) {
+    if (std::ssize(tokens) == arrival.prompt.count) return tokens;
+    tokens.push_back(static_cast<TokenId>(id % vocab));
+  }
+  while (std::ssize(tokens) < arrival.prompt.count) {
+    const std::int64_t at = std::ssize(tokens), left = arrival.prompt.count - at;
+    const std::int64_t block = at / kTraceBlock, first = at % kTraceBlock;
+    if (block < std::ssize(arrival.block_ids)) {
+      const auto stream =
+          static_cast<std::uint64_t>(arrival.block_ids[static_cast<std::size_t>(block)]) * 2;
+      append({stream, first, std::min(left, kTraceBlock - first)}, of_vocab, tokens);
     } else {
-      tokens.push_back(made_up(static_cast<std::uint64_t>(index) * 2 + 1, i, vocab));
+      append({static_cast<std::uint64_t>(index) * 2 + 1, at, left}, of_vocab, tokens);
     }
   }
   return tokens;

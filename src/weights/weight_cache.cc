@@ -371,6 +371,7 @@ void WeightCache::views_now(ModelId model, std::vector<WeightView>& views) const
 }
 
 Bytes WeightCache::missing_bytes(ModelId model) const {
+  if (residency_.all_cached(model)) return Bytes(0);
   const std::vector<ResidentGroup>& groups = models_.at(model).cached.groups;
   Bytes missing;
   for (std::size_t i = 0; i < groups.size(); ++i) {

@@ -10,7 +10,7 @@ namespace {
 
 // Instants are of virtual time, which begins at 0. `path`: of a request to the engine, and of what
 // it tells to the client.
-LoadRecord record_of(const simulate::Arrival& arrival, const simulate::ServedRequest& served,
+LoadRecord record_of(const simulate::Arrival& arrival, simulate::ServedRequest served,
                      const std::string& model, Nanos path) {
   LoadRecord record;
   record.model = model;
@@ -18,10 +18,10 @@ LoadRecord record_of(const simulate::Arrival& arrival, const simulate::ServedReq
   StreamOutcome& outcome = record.outcome;
   outcome.sent = arrival.at;
   outcome.ended = std::max(arrival.at, served.ended) + path;
-  outcome.token_times = served.token_times;
+  outcome.completion_tokens = std::ssize(served.token_times);
+  outcome.token_times = std::move(served.token_times);
   for (Nanos& token : outcome.token_times) token += path;
   outcome.prompt_tokens = arrival.prompt.count;
-  outcome.completion_tokens = std::ssize(served.token_times);
   outcome.failure = served.failure;
   outcome.error = served.failure;
   return record;
@@ -59,12 +59,13 @@ Result<ReplayReport> replay_simulated(simulate::FleetSimulationOptions fleet,
   CAUSEWAY_ASSIGN(const auto list, replay_list(options, fleet.slice.models.size()));
   fleet.keep_requests = true;
   fleet.fleet.waiting_max = std::ssize(list) + 1;
-  CAUSEWAY_ASSIGN(const auto simulated, simulate::run_fleet(fleet, list));
+  CAUSEWAY_ASSIGN(auto simulated, simulate::run_fleet(fleet, list));
   std::vector<LoadRecord> records;
+  records.reserve(list.size());
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string& model = fleet.slice.models[list[i].model].name;
-    records.push_back(
-        record_of(list[i], simulated.requests[i], model, fleet.slice.profile.request_path));
+    records.push_back(record_of(list[i], std::move(simulated.requests[i]), model,
+                                fleet.slice.profile.request_path));
   }
   ReplayReport report = report_replay(
       list, records, {.ttft = options.slo.ttft, .tpot = options.slo.tpot}, counters_of(simulated));

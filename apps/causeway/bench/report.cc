@@ -22,6 +22,7 @@ Percentiles percentiles_ms(const Histogram& nanos) {
   return {at(0.50), at(0.95), at(0.99), nanos.mean() * 1e-6};
 }
 
+// All but what is between its events.
 void add(const LoadRecord& record, const Targets& targets, ModelReport& report,
          LoadSamples& samples) {
   const StreamOutcome& outcome = record.outcome;
@@ -45,12 +46,15 @@ void add(const LoadRecord& record, const Targets& targets, ModelReport& report,
     tpot = (times.back() - times.front()) / (outcome.completion_tokens - 1);
     samples.tpot.record(tpot.count);
   }
-  for (std::size_t i = 1; i < times.size(); ++i) {
-    samples.itl.record((times[i] - times[i - 1]).count);
-  }
   samples.ttft_met += ttft <= targets.ttft;
   samples.tpot_met += tpot <= targets.tpot;
   samples.both_met += ttft <= targets.ttft && tpot <= targets.tpot;
+}
+
+void add_gaps(const StreamOutcome& outcome, Histogram& gaps) {
+  if (!outcome.ok()) return;
+  const auto& times = outcome.token_times;
+  for (std::size_t i = 1; i < times.size(); ++i) gaps.record((times[i] - times[i - 1]).count);
 }
 
 void summarise(const LoadSamples& samples, Nanos duration, ModelReport& report) {
@@ -115,10 +119,12 @@ LoadReport make_report(const std::vector<LoadRecord>& records, const Targets& ta
     auto& [group, samples] = groups[record.model];
     add(record, targets, group, samples);
     add(record, targets, report.all, all);
+    add_gaps(record.outcome, samples.itl);
   }
   report.duration = last - first;
   for (auto& [name, group] : groups) {
     group.first.model = name;
+    all.itl.merge(group.second.itl);
     summarise(group.second, report.duration, group.first);
     report.models.push_back(std::move(group.first));
   }
