@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace causeway {
+namespace causeway::remainder_test {
 namespace {
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
@@ -42,4 +42,4 @@ TEST(Remainder, IsAsDividedAtTheBorders) {
 }
 
 }  // namespace
-}  // namespace causeway
+}  // namespace causeway::remainder_test

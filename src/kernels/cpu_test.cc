@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace causeway::kernels {
+namespace causeway::kernels::cpu_test {
 namespace {
 
 constexpr Variant kAll[] = {Variant::kPlain, Variant::kAvx2, Variant::kAvx512,
@@ -55,4 +55,4 @@ TEST_F(VariantsTest, NamesDiffer) {
 }
 
 }  // namespace
-}  // namespace causeway::kernels
+}  // namespace causeway::kernels::cpu_test
