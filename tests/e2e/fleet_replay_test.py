@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("fleet_replay.py")
+BASELINE = "--switching sleep --weights-memory-bytes 64mb --placement random"
 
 
 class FleetReplay(unittest.TestCase):
@@ -19,7 +20,8 @@ class FleetReplay(unittest.TestCase):
             report = Path(folder) / "report.json"
             done = subprocess.run(
                 [sys.executable, SCRIPT, "--models", "5", "--tiny", "--slices", "all", "2x1",
-                 "--baseline", "--switching sleep --placement random", "--seconds", "2", "--rate", "10", "--kills", "2", "--json", report],
+                 "--baseline", BASELINE, "--seconds", "2", "--rate", "10", "--kills", "2",
+                 "--json", report],
                 capture_output=True, text=True, timeout=200, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             rows = {row["what"]: row for row in json.loads(report.read_text())["rows"]}
@@ -27,7 +29,7 @@ class FleetReplay(unittest.TestCase):
             self.assertEqual(rows[f"answered, {slices}"]["measured"], 100)
             self.assertGreater(rows[f"requests a second, {slices}"]["measured"], 0)
             self.assertGreater(rows[f"first token, p99, {slices}"]["measured"], 0)
-        slept = rows["first token within 1 s, all --switching sleep --placement random"]
+        slept = rows[f"first token within 1 s, all {BASELINE}"]
         self.assertGreater(slept["measured"], 0)
         self.assertEqual(slept["wanted"], 0)
         self.assertEqual(rows["answered, 2 kills"]["measured"], 100)
