@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <string>
 
 #include "base/random.h"
 
@@ -118,8 +119,9 @@ TEST(RequestTrace, LatenciesAreThoseOfItsStages) {
 
 TEST(RequestTrace, NothingIsSaidOfATokenOfWhichNothingIsExpected) {
   const auto names = [](const RequestTrace& trace) {
-    std::set<std::string_view> all;
-    for (const SpanAttribute& one : spans_of(trace)[0].attributes) all.insert(one.name);
+    std::set<std::string> all;
+    const auto spans = spans_of(trace);
+    for (const SpanAttribute& one : spans[0].attributes) all.emplace(one.name);
     return all;
   };
   RequestTrace trace = make_trace();
