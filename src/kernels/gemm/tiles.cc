@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "kernels/parallel.h"
 
 namespace {
@@ -52,8 +53,7 @@ constexpr std::int64_t kPanelRowsMax = 256;
 constexpr std::int64_t kDepthStep = 32;
 constexpr std::int64_t kLineFloats = 16;
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t step) { return divide_up(a, step) * step; }
+std::int64_t round_up(std::int64_t a, std::int64_t step) { return ceil_div(a, step) * step; }
 
 TilesArgs arguments(const Params& p, const TileShape& shape) {
   TilesArgs a{.w = p.w.data,
@@ -65,15 +65,15 @@ TilesArgs arguments(const Params& p, const TileShape& shape) {
               .k = p.k,
               .out = p.out,
               .out_stride = p.out_stride};
-  a.strips = divide_up(round_up(p.m, 2), shape.rows);
-  a.depth = round_up(divide_up(p.k, divide_up(p.k, kDepthMax)), kDepthStep);
+  a.strips = ceil_div(round_up(p.m, 2), shape.rows);
+  a.depth = round_up(ceil_div(p.k, ceil_div(p.k, kDepthMax)), kDepthStep);
   a.strip_floats = round_up(a.depth * shape.rows + kLineFloats, kLineFloats);
   return a;
 }
 
 // Panels end with a tile. Each thread gets several, because threads are not equally fast.
 std::int64_t panel_rows(const Params& p, const TileShape& shape) {
-  const std::int64_t even = divide_up(p.n, 4 * thread_count());
+  const std::int64_t even = ceil_div(p.n, 4 * thread_count());
   return round_up(std::min(even, kPanelRowsMax), shape.columns);
 }
 
@@ -82,7 +82,7 @@ std::int64_t panel_rows(const Params& p, const TileShape& shape) {
 void Tiles::run(const Params& p) {
   const TileShape shape = CAUSEWAY_SELECT(p.variant, tile_shape)();
   TilesArgs args = arguments(p, shape);
-  args.packed_x = x_.ensure(divide_up(p.k, args.depth) * args.strips * args.strip_floats);
+  args.packed_x = x_.ensure(ceil_div(p.k, args.depth) * args.strips * args.strip_floats);
   auto* pack = CAUSEWAY_SELECT(p.variant, pack_strip);
   parallel_ranges(args.strips, 1 + (16 << 10) / (shape.rows * p.k),
                   [&](std::int64_t begin, std::int64_t end) {
@@ -93,7 +93,7 @@ void Tiles::run(const Params& p) {
   const std::int64_t rows = panel_rows(p, shape);
   const std::int64_t panel_floats = rows * args.depth;
   float* panels = panels_.ensure(panel_floats * thread_count());
-  parallel_items(divide_up(p.n, rows), [&](std::int64_t item, int part) {
+  parallel_items(ceil_div(p.n, rows), [&](std::int64_t item, int part) {
     const std::int64_t begin = item * rows;
     multiply(args, begin, std::min(begin + rows, p.n), panels + part * panel_floats);
   });
