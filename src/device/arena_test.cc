@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "device/host/host_arena_memory.h"
 #include "device/memory_headroom.h"
 
@@ -375,7 +376,7 @@ class ArenaHistory {
 };
 
 TEST(ArenaRanges, RandomHistoriesAgreeWithAList) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= rounds(10u); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ArenaHistory history(seed);
     for (int i = 0; i < 3000; ++i) {
@@ -402,7 +403,7 @@ TEST(ArenaRanges, ThreadsMapAtOnce) {
     workers.emplace_back([&, w] {
       Random random(static_cast<std::uint64_t>(w));
       AddressRange range = arena.reserve(40).value();
-      for (int round = 0; round < 40; ++round) {
+      for (int round = 0; round < rounds(40); ++round) {
         const std::int64_t first = random.below(20);
         ASSERT_TRUE(range.commit(first, 20).ok());
         const auto mark = static_cast<std::byte>(random.between(1, 255));

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "device/host/host_arena_memory.h"
 
 namespace causeway::device::pieces_test {
@@ -83,7 +84,7 @@ TEST_F(PiecesTest, RandomHistoriesKeepEveryPiecesBytes) {
   };
   std::vector<Held> held;
   int refused = 0;
-  for (int step = 0; step < 20'000; ++step) {
+  for (int step = 0; step < rounds(20'000); ++step) {
     if (held.empty() || random.below(100) < 52) {
       const Bytes bytes(1 + random.below(random.below(10) == 0 ? 150'000 : 3'000));
       auto taken = pieces->take(bytes);
@@ -106,7 +107,7 @@ TEST_F(PiecesTest, RandomHistoriesKeepEveryPiecesBytes) {
     for (std::int64_t i = 0; i < gone.piece.bytes().count; ++i) ASSERT_EQ(bytes[i], gone.mark);
     held.pop_back();
   }
-  EXPECT_GT(refused, 10) << "the arena was never full";
+  EXPECT_GT(refused, rounds(10)) << "the arena was never full";
   held.clear();
   EXPECT_LE(arena.free_extents(), kExtents);
   EXPECT_EQ(arena.extent_bytes() * (kExtents - arena.free_extents()), pieces->bytes());

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/testing/rounds.h"
 #include "fleet/testing/fleet_history.h"
 
 namespace causeway::fleet::fleet_history_test {
@@ -13,7 +14,7 @@ namespace {
 
 // As many as that, or as CAUSEWAY_FLEET_HISTORIES says: for runs of hours.
 int histories() {
-  constexpr int kHistories = 5000;
+  constexpr int kHistories = rounds(5000);
   const char* const chosen = std::getenv("CAUSEWAY_FLEET_HISTORIES");  // tidy: a test's own
   return chosen != nullptr ? std::max(1, std::atoi(chosen)) : kHistories;
 }

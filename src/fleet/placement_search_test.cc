@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "fleet/testing/placement_scan.h"
 
 namespace causeway::fleet::placement_search_test {
@@ -91,7 +92,7 @@ class RandomFleet {
 
 TEST(PlacementSearch, ChoosesAsTheScanDoes) {
   std::int64_t found = 0, not_found = 0;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= rounds<std::uint64_t>(300); ++seed) {
     SCOPED_TRACE(seed);
     RandomFleet fleet(seed);
     for (int i = 0; i < 200; ++i) {
@@ -99,8 +100,8 @@ TEST(PlacementSearch, ChoosesAsTheScanDoes) {
       (fleet.choose() ? found : not_found) += 1;
     }
   }
-  EXPECT_GT(found, 30'000);
-  EXPECT_GT(not_found, 1'000);
+  EXPECT_GT(found, rounds(30'000));
+  EXPECT_GT(not_found, rounds(1'000));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "kv/kv_cache.h"
 
 namespace causeway::kv::kv_cache_model_test {
@@ -435,7 +436,7 @@ class History {
 };
 
 TEST(KvCacheModel, RandomHistoriesAgreeWithTheNaiveModel) {
-  constexpr std::uint64_t kHistories = 500;
+  constexpr std::uint64_t kHistories = rounds(500u);
   constexpr int kSteps = 250;
   std::int64_t shared = 0, evictions = 0, failures = 0, duplicates = 0;
   std::int64_t retired_in_use = 0, taken_back = 0, evicted_with_run = 0;
@@ -456,13 +457,13 @@ TEST(KvCacheModel, RandomHistoriesAgreeWithTheNaiveModel) {
     evicted_with_run += history.evicted_with_run;
   }
   // The histories reach the cases that they are meant to test.
-  EXPECT_GT(shared, 1'000);
-  EXPECT_GT(evictions, 1'000);
-  EXPECT_GT(failures, 1'000);
-  EXPECT_GT(duplicates, 1'000);
-  EXPECT_GT(retired_in_use, 1'000);
-  EXPECT_GT(taken_back, 100);
-  EXPECT_GT(evicted_with_run, 500);
+  EXPECT_GT(shared, rounds(1'000));
+  EXPECT_GT(evictions, rounds(1'000));
+  EXPECT_GT(failures, rounds(1'000));
+  EXPECT_GT(duplicates, rounds(1'000));
+  EXPECT_GT(retired_in_use, rounds(1'000));
+  EXPECT_GT(taken_back, rounds(100));
+  EXPECT_GT(evicted_with_run, rounds(500));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "kv/kv_cache.h"
 #include "kv/testing/naive_tiers.h"
 
@@ -768,7 +769,7 @@ const std::map<std::string, std::int64_t> kReached = {
     {"hits in", 500},         {"stranded", 200}};
 
 TEST(KvRotationModel, RandomHistoriesAgreeWithTheNaiveModel) {
-  constexpr std::uint64_t kHistories = 600;
+  constexpr std::uint64_t kHistories = rounds(600u);
   constexpr int kSteps = 300;
   std::signal(SIGABRT, report_seed);
   std::map<std::string, std::int64_t> reached;
@@ -789,7 +790,9 @@ TEST(KvRotationModel, RandomHistoriesAgreeWithTheNaiveModel) {
     for (const auto& [what, times] : history.reached) reached[what] += times;
   }
   std::signal(SIGABRT, SIG_DFL);
-  for (const auto& [what, times] : kReached) EXPECT_GT(reached[what], times) << what;
+  for (const auto& [what, times] : kReached) {
+    EXPECT_GT(reached[what], kSanitized ? times / 10 : times) << what;
+  }
 }
 
 }  // namespace

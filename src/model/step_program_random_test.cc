@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "base/testing/must.h"
+#include "base/testing/rounds.h"
 #include "model/model_card.h"
 #include "model/step_explain.h"
 #include "model/step_program.h"
@@ -218,7 +219,7 @@ class Checker {
 TEST(StepProgramRandom, EverythingIsThereWhenItIsRead) {
   Random random(61);
   constexpr int kSms[] = {1, 8, 16, 64, 66, 114, 132};
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < rounds(4000); ++round) {
     const ModelConfig config = random_config(random);
     const StepShape shape = random_shape(random);
     const RandomWeights weights(config, random);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "simulate/simulate.h"
 #include "simulate/testing/shapes.h"
 
@@ -61,6 +62,7 @@ double tokens_per_second(const SimulationReport& report) {
 }
 
 TEST(SimulatedRotation, RotaryKeepsTargetsThatOthersMissUnderOverload) {
+  if (kSanitized) GTEST_SKIP() << "figures of a single thread, which other builds check";
   const Workload workload = chats(80, 40);
   const auto serve = [&](PolicyKind policy) {
     const auto report = run(options_for(policy), workload);
@@ -89,6 +91,7 @@ TEST(SimulatedRotation, RotaryKeepsTargetsThatOthersMissUnderOverload) {
 }
 
 TEST(SimulatedRotation, ThePaperMovesMuchMoreForLess) {
+  if (kSanitized) GTEST_SKIP() << "figures of a single thread, which other builds check";
   const Workload workload = chats(90, 10);
   SimulationOptions options = options_for(PolicyKind::kRotary, Bytes(6'000'000'000));
   const auto ours = run(options, workload);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/testing/rounds.h"
 #include "transfer/testing/bench_machine.h"
 
 namespace causeway::transfer::engine_stress_test {
@@ -170,7 +171,7 @@ void stress(std::uint64_t seed, bool faulty) {
 }
 
 TEST(EngineStress, EveryByteArrivesWhoeverAsks) {
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  for (std::uint64_t seed = 1; seed <= rounds(12u); ++seed) {
     SCOPED_TRACE(seed);
     stress(seed, false);
     if (::testing::Test::HasFailure()) return;
@@ -178,7 +179,7 @@ TEST(EngineStress, EveryByteArrivesWhoeverAsks) {
 }
 
 TEST(EngineStress, EveryByteArrivesThoughCopiesAreRefused) {
-  for (std::uint64_t seed = 101; seed <= 108; ++seed) {
+  for (std::uint64_t seed = 101; seed <= 100 + rounds(8u); ++seed) {
     SCOPED_TRACE(seed);
     stress(seed, true);
     if (::testing::Test::HasFailure()) return;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "device/testing/conformance_parts.h"
 
 namespace causeway::device::testing {
@@ -519,7 +520,7 @@ TEST_P(DeviceConformance, RangesChurnBesideCopies) {
     }
   });
   Random random(31);
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < rounds(40); ++round) {
     fill(host_.first(to_size(mib(4))), random);
     EXPECT_TRUE(copy(*s, {at(8), host(Bytes(0)), mib(4)}).ok());
     EXPECT_TRUE(copy(*s, {host(mib(4)), at(8), mib(4)}).ok());
