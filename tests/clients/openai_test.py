@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
-"""The official `openai` client against a running server.
+"""The official `openai` client against a running server, which served.py names.
 
-CAUSEWAY_BASE_URL (…/v1), CAUSEWAY_MODEL and, when the server asks for one, CAUSEWAY_API_KEY name
-it. CAUSEWAY_QUEUE is how many requests it lets wait (64 when not given). The model may be any that
-has a chat template; nothing here depends on what it says.
+CAUSEWAY_QUEUE is how many requests the server lets wait (64 when not given). The model may be any
+that has a chat template; nothing here depends on what it says.
 """
 
-import asyncio
 import json
 import os
 import re
@@ -14,46 +12,22 @@ import threading
 import time
 import unittest
 import urllib.request
-from typing import Literal
 
 import openai
-import pydantic
 
-BASE_URL = os.environ["CAUSEWAY_BASE_URL"]
-MODEL = os.environ["CAUSEWAY_MODEL"]
-API_KEY = os.environ.get("CAUSEWAY_API_KEY", "")
+from openai_suite import QUESTION, Suite, make_client
+from served import API_KEY, MODEL, NO_KEY, PATIENCE_SECONDS, ROOT_URL
+
 QUEUE = int(os.environ.get("CAUSEWAY_QUEUE", "64"))
-QUESTION = [{"role": "user", "content": "Say something."}]
-PATIENCE_SECONDS = 60
-
-
-def make_client(key=API_KEY):
-    return openai.OpenAI(base_url=BASE_URL, api_key=key or "none", max_retries=0,
-                         timeout=PATIENCE_SECONDS)
 
 
 def metric(name, label=""):
     """The sum of the model's series of `name` that have `label`."""
-    url = BASE_URL.removesuffix("/v1") + "/metrics"
-    with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as response:
+    with urllib.request.urlopen(ROOT_URL + "/metrics", timeout=PATIENCE_SECONDS) as response:
         text = response.read().decode()
     pattern = re.compile(rf"^{re.escape(name)}(?:{{(.*)}})? (\S+)$", re.M)
     return sum(float(value) for labels, value in pattern.findall(text)
                if f'model_name="{MODEL}"' in (labels or "") and label in (labels or ""))
-
-
-class Suite(unittest.TestCase):
-    def setUp(self):
-        self.client = make_client()
-        self.addCleanup(self.client.close)
-
-    def chat(self, **parameters):
-        settings = {"model": MODEL, "messages": QUESTION, "max_tokens": 8, **parameters}
-        return self.client.chat.completions.create(**settings)
-
-    def complete(self, **parameters):
-        settings = {"model": MODEL, "prompt": "Once upon", "max_tokens": 8, **parameters}
-        return self.client.completions.create(**settings)
 
 
 class Models(Suite):
@@ -241,8 +215,8 @@ class Tokens(Suite):
 
     def post(self, path, **body):
         request = urllib.request.Request(
-            BASE_URL.removesuffix("/v1") + path, json.dumps({"model": MODEL, **body}).encode(),
-            {"Content-Type": "application/json", "Authorization": f"Bearer {API_KEY or 'none'}"})
+            ROOT_URL + path, json.dumps({"model": MODEL, **body}).encode(),
+            {"Content-Type": "application/json", "Authorization": f"Bearer {API_KEY}"})
         with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
             return json.load(response)
 
@@ -519,203 +493,6 @@ class Reasoning(Suite):
             self.assertGreater(self.chat(messages=messages).usage.prompt_tokens, 0)
 
 
-class Colour(pydantic.BaseModel):
-    """What responses.parse asks for."""
-    colour: Literal["red", "blue"]
-
-
-CITY_TOOL = {"type": "function", "name": "get_weather", "description": "The weather of a city",
-             "strict": None, "parameters": {
-                 "type": "object", "properties": {"city": {"enum": ["Bonn", "Köln"]}},
-                 "required": ["city"], "additionalProperties": False}}
-
-
-class Responses(Suite):
-    def respond(self, **parameters):
-        settings = {"model": MODEL, "input": "Say something.", "max_output_tokens": 8, **parameters}
-        return self.client.responses.create(**settings)
-
-    def first_complete(self, ask):
-        """Of answers with several seeds: a random model may fill any room with white space."""
-        for seed in range(8):
-            try:
-                answer = ask(seed)
-            except openai.BadRequestError as error:
-                if error.param == "tools":
-                    self.skipTest("the model's template takes no tools")
-                self.assertEqual(error.code, "unsupported", error)
-                self.skipTest("this build has no XGrammar")
-            if answer is not None:
-                return answer
-        self.fail("no answer came to its end")
-
-    def test_response_whole(self):
-        answer = self.respond(metadata={"project": "causeway"}, store=True, temperature=0)
-        self.assertEqual(answer.object, "response")
-        self.assertIn(answer.status, {"completed", "incomplete"})
-        self.assertEqual(answer.metadata, {"project": "causeway"})
-        self.assertEqual(answer.temperature, 0)
-        chat = self.chat(temperature=0)
-        self.assertEqual(answer.output_text, chat.choices[0].message.content)
-        self.assertEqual(answer.usage.input_tokens, chat.usage.prompt_tokens)
-        self.assertEqual(answer.usage.output_tokens, chat.usage.completion_tokens)
-        self.assertEqual(answer.usage.total_tokens, chat.usage.total_tokens)
-        self.assertGreaterEqual(answer.usage.input_tokens_details.cached_tokens, 0)
-        self.assertEqual(answer.usage.output_tokens_details.reasoning_tokens, 0)
-
-    def test_response_stream_equals_whole(self):
-        parameters = {"model": MODEL, "input": "Say something.", "max_output_tokens": 16,
-                      "temperature": 0, "extra_body": {"ignore_eos": True}}
-        whole = self.client.responses.create(**parameters)
-        events = list(self.client.responses.create(stream=True, **parameters))
-        self.assertEqual([event.sequence_number for event in events], list(range(len(events))))
-        self.assertEqual([event.type for event in events[:4]], [
-            "response.created", "response.in_progress", "response.output_item.added",
-            "response.content_part.added"])
-        self.assertEqual([event.type for event in events[-4:]], [
-            "response.output_text.done", "response.content_part.done",
-            "response.output_item.done", "response.incomplete"])
-        text = "".join(event.delta for event in events
-                       if event.type == "response.output_text.delta")
-        self.assertEqual(text, whole.output_text)
-        self.assertEqual(events[-1].response.output_text, text)
-        self.assertEqual(events[-1].response.incomplete_details.reason, "max_output_tokens")
-        self.assertEqual(events[-1].response.usage.output_tokens, 16)
-
-    def test_response_stream_helper(self):
-        # The end token is the only one that is allowed behind the second.
-        parameters = {"model": MODEL, "input": "Say something.", "temperature": 0,
-                      "extra_body": {"allowed_token_ids": [65, 66], "stop_token_ids": [66],
-                                     "logit_bias": {"66": 100}, "min_tokens": 2}}
-        with self.client.responses.stream(**parameters) as stream:
-            snapshots = [event.snapshot for event in stream
-                         if event.type == "response.output_text.delta"]
-            final = stream.get_final_response()
-        self.assertEqual(final.status, "completed")
-        self.assertEqual(final.usage.output_tokens, 2)  # the end is not counted
-        self.assertEqual(snapshots[-1:], [final.output_text] if final.output_text else [])
-
-    def test_items_equal_a_text(self):
-        alone = self.respond(temperature=0)
-        for content in ("Say something.", [{"type": "input_text", "text": "Say something."}]):
-            items = [{"role": "user", "content": content}]
-            self.assertEqual(self.respond(input=items, temperature=0).output_text,
-                             alone.output_text)
-        told = self.respond(instructions="Be brief.", temperature=0)
-        chat = self.chat(temperature=0,
-                         messages=[{"role": "system", "content": "Be brief."}] + QUESTION)
-        self.assertEqual(told.output_text, chat.choices[0].message.content)
-        self.assertEqual(told.instructions, "Be brief.")
-        # What was said is sent back as it came.
-        more = self.respond(input=[{"role": "user", "content": "Say something."}, *alone.output,
-                                   {"role": "user", "content": "And again."}])
-        self.assertGreater(more.usage.input_tokens, alone.usage.input_tokens)
-
-    def test_response_logprobs(self):
-        answer = self.respond(max_output_tokens=4, temperature=0, top_logprobs=2,
-                              include=["message.output_text.logprobs"],
-                              extra_body={"ignore_eos": True})
-        logprobs = answer.output[0].content[0].logprobs
-        self.assertEqual(len(logprobs), 4)
-        for token in logprobs:
-            self.assertEqual(len(token.top_logprobs), 2)
-            self.assertEqual(token.token, token.top_logprobs[0].token)
-
-    def test_response_parse(self):
-        def ask(seed):
-            try:
-                return self.client.responses.parse(
-                    model=MODEL, input="Name a colour.", text_format=Colour,
-                    max_output_tokens=200, extra_body={"seed": seed})
-            except pydantic.ValidationError:
-                return None  # cut short
-        answer = self.first_complete(ask)
-        self.assertIn(answer.output_parsed.colour, {"red", "blue"})
-        self.assertEqual(json.loads(answer.output_text)["colour"], answer.output_parsed.colour)
-
-    def test_response_calls(self):
-        question = {"role": "user", "content": "How is the weather?"}
-
-        def ask(seed):
-            with self.client.responses.stream(
-                    model=MODEL, input=[question], tools=[CITY_TOOL], tool_choice="required",
-                    parallel_tool_calls=False, max_output_tokens=200,
-                    extra_body={"seed": seed}) as stream:
-                events = list(stream)
-                if events[-1].type != "response.completed":
-                    return None
-                return events, stream.get_final_response()
-        events, final = self.first_complete(ask)
-        self.assertEqual([item.type for item in final.output], ["function_call"])
-        call = final.output[0]
-        self.assertEqual(call.name, "get_weather")
-        self.assertIn(json.loads(call.arguments)["city"], {"Bonn", "Köln"})
-        pieces = [event for event in events
-                  if event.type == "response.function_call_arguments.delta"]
-        self.assertEqual("".join(piece.delta for piece in pieces), call.arguments)
-        self.assertEqual(pieces[-1].snapshot, call.arguments)
-        answer = self.respond(tools=[CITY_TOOL], input=[
-            question, *final.output,
-            {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}])
-        self.assertGreater(answer.usage.input_tokens, final.usage.input_tokens)
-
-    def test_responses_are_kept(self):
-        first = self.respond(instructions="Be brief.", temperature=0)
-        if not first.store:
-            self.skipTest("the server was started without --response-store-bytes")
-        self.assertEqual(self.client.responses.retrieve(first.id).to_dict(), first.to_dict())
-        second = self.respond(input="And again.", previous_response_id=first.id, temperature=0)
-        self.assertEqual(second.previous_response_id, first.id)
-        told = self.respond(temperature=0, input=[
-            {"role": "user", "content": "Say something."}, *first.output,
-            {"role": "user", "content": "And again."}])
-        self.assertEqual(second.usage.input_tokens, told.usage.input_tokens)
-        self.assertEqual(second.output_text, told.output_text)
-        self.client.responses.delete(first.id)
-        with self.assertRaises(openai.NotFoundError):
-            self.client.responses.retrieve(first.id)
-        # What goes on from it has a copy of its own.
-        third = self.respond(input="More.", previous_response_id=second.id)
-        self.assertGreater(third.usage.input_tokens, second.usage.input_tokens)
-        unkept = self.respond(store=False)
-        self.assertFalse(unkept.store)
-        with self.assertRaises(openai.BadRequestError) as caught:
-            self.respond(previous_response_id=unkept.id)
-        self.assertEqual(caught.exception.param, "previous_response_id")
-
-    def test_what_is_not_there_is_refused(self):
-        for more in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"},
-                     {"prompt": {"id": "pmpt_1"}}, {"background": True}):
-            with self.assertRaises(openai.BadRequestError) as caught:
-                self.respond(**more)
-            self.assertEqual(caught.exception.param, next(iter(more)))
-        for ask in (self.client.responses.retrieve, self.client.responses.cancel):
-            with self.assertRaises(openai.NotFoundError):
-                ask("resp_1")
-
-    def test_response_errors_are_named(self):
-        bad = {"temperature": 9, "max_output_tokens": 0, "input": [], "truncation": "auto",
-               "metadata": {"a": 1}}
-        for name, value in bad.items():
-            with self.assertRaises(openai.BadRequestError) as caught:
-                self.respond(**{name: value})
-            self.assertEqual(caught.exception.param, name)
-        with self.assertRaises(openai.BadRequestError) as caught:
-            self.respond(tools=[{"type": "web_search"}])
-        self.assertEqual(caught.exception.param, "tools[0].type")
-
-    def test_async_stream(self):
-        async def ask():
-            async with openai.AsyncOpenAI(base_url=BASE_URL, api_key=API_KEY or "none",
-                                          timeout=PATIENCE_SECONDS) as client:
-                stream = await client.responses.create(
-                    model=MODEL, input="Say something.", max_output_tokens=8, temperature=0,
-                    stream=True)
-                return [event async for event in stream]
-        events = asyncio.run(ask())
-        self.assertEqual(events[-1].response.output_text, self.respond(temperature=0).output_text)
-
-
 class Errors(Suite):
     def test_unknown_model(self):
         for model in ("nobody", "/etc/passwd", "../" + MODEL):
@@ -744,7 +521,7 @@ class Errors(Suite):
         self.assertEqual(caught.exception.code, "context_length_exceeded")
 
     def test_key(self):
-        if not API_KEY:
+        if API_KEY == NO_KEY:
             self.skipTest("CAUSEWAY_API_KEY is not set")
         with make_client("wrong-key") as stranger, self.assertRaises(openai.AuthenticationError):
             stranger.models.list()

@@ -9,7 +9,8 @@ import sys
 BASE_URL = os.environ["CAUSEWAY_BASE_URL"]
 ROOT_URL = BASE_URL.removesuffix("/v1")
 MODEL = os.environ["CAUSEWAY_MODEL"]
-API_KEY = os.environ.get("CAUSEWAY_API_KEY") or "none"
+NO_KEY = "none"  # what clients send that must have a key, to a server that asks for none
+API_KEY = os.environ.get("CAUSEWAY_API_KEY") or NO_KEY
 PATIENCE_SECONDS = 60
 # So that random models end what they say in a form within FORMED_TOKENS: between the parts of JSON
 # they may write 32 spaces each time.

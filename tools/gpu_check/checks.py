@@ -130,21 +130,28 @@ class Checks:
     def openai_suite(self):
         environment = {**self.places.client_environment(self.environment),
                        "CAUSEWAY_TEST_DEVICE": "cuda"}
-        tests, python = machine.ROOT / "tests", self.places.client_python()
-        here = machine.imports(python, "openai", environment)
-        client = self.part("openai client", "causeway", [], 120,
-                           parsers.unittest_rows("openai client"), environment=environment,
-                           all_gpus=True, missing="" if here else "python3 has no openai")
-        client.command = [python, tests / "e2e/with_server.py", python,
-                          tests / "clients/openai_test.py"]
+        clients = self.openai_clients(environment)
         server = self.part("end to end", "causeway", [], 150, parsers.unittest_rows("end to end"),
                            environment=environment, all_gpus=True)
-        server.command = [sys.executable, tests / "e2e/e2e_test.py", "-v"]
+        server.command = [sys.executable, machine.ROOT / "tests/e2e/e2e_test.py", "-v"]
         preload = self.preload_programs()
         if self.quick:
-            return [client, preload]
-        return [client, server, self.gpu_faults(), self.switch_faults(), self.catalogue(),
+            return [*clients, preload]
+        return [*clients, server, self.gpu_faults(), self.switch_faults(), self.catalogue(),
                 preload]
+
+    def openai_clients(self, environment):
+        tests, python = machine.ROOT / "tests", self.places.client_python()
+        here = machine.imports(python, "openai", environment)
+        made = []
+        for name, file in (("openai client", "openai_test.py"),
+                           ("openai responses", "openai_responses_test.py")):
+            part = self.part(name, "causeway", [], 120, parsers.unittest_rows(name),
+                             environment=environment, all_gpus=True,
+                             missing="" if here else "python3 has no openai")
+            part.command = [python, tests / "e2e/with_server.py", python, tests / "clients" / file]
+            made.append(part)
+        return made
 
     def gpu_faults(self):
         """A server whose GPU is full, faulty or not there."""

@@ -8,6 +8,7 @@ SECONDS = {
     "attention_gpu_test": 34, "preload_gpu_test": 30, "preload_shared_gpu_test": 30,  # not measured
     "moe_gpu_test": 24, "cuda_executor_gpu_test": 19, "logits llama": 19, "logits qwen3": 16,
     "end to end": 9, "catalogue": 22, "racecheck hybrid_gemm": 7, "memcheck gemm": 7, "openai client": 6,
+    "openai responses": 5,  # not measured
     "sampling_gpu_test": 5, "cuda_slice_gpu_test": 30, "cuda_slices_gpu_test": 30,  # these two and the next not measured
     "cuda_stream_gpu_test": 20, "attention_wide_gpu_test": 15,  # the latter not measured
 }
