@@ -6,8 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "commands/leased_links.h"
 #include "commands/slice_share.h"
-#include "device/link_profile.h"
 #include "slice/cuda_slice.h"
 #include "slice/host_slice.h"
 #include "transfer/lease_book.h"
@@ -111,24 +111,6 @@ worker::SlicePlan plan_of(const ServedSlicesOptions& own, const slice::SlicePart
           .engine = own.engine};
 }
 
-// The book of the links that workers share, one of each GPU: those of the machine's map, or, where
-// they are MIG instances, of the GPUs that these are of. Null: they share none.
-Result<std::unique_ptr<transfer::LeaseBook>> book_of(
-    std::vector<int> gpus, const std::vector<topology::ChosenInstance>& instances,
-    const slice::Machine& machine) {
-  std::unique_ptr<transfer::LeaseBook> book;
-  if (instances.empty()) {
-    CAUSEWAY_ASSIGN(book, transfer::LeaseBook::create(machine.shares(), gpus));
-  } else {
-    for (int& gpu : gpus) gpu = topology::link_of_instance(instances, gpu);
-    const transfer::LinkShares links(
-        device::make_link_tree({.devices = static_cast<int>(instances.size())}));
-    CAUSEWAY_ASSIGN(book, transfer::LeaseBook::create(links, gpus));
-  }
-  if (!book->shared()) book.reset();
-  return book;
-}
-
 Result<std::string> this_program() {
   std::error_code failed;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -148,7 +130,8 @@ Result<std::unique_ptr<ServedSlices>> open_slices_of_workers(
   for (const slice::SlicePart& part : layout.parts) by_gpu[part.gpu].push_back(part);
   std::vector<int> gpus;
   for (const auto& [gpu, parts] : by_gpu) gpus.push_back(gpu);
-  CAUSEWAY_ASSIGN(auto leases, book_of(std::move(gpus), options.instances, machine));
+  CAUSEWAY_ASSIGN(auto leases,
+                  book_of_workers(std::move(gpus), options.instances, machine.shares()));
   transfer::LeaseBook* const book = leases.get();
   auto served = std::make_unique<SlicesOfWorkers>(cuda, options.kv_frame, options.instances,
                                                   std::move(leases));
