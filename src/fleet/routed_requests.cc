@@ -12,7 +12,7 @@ constexpr std::size_t kAnswersMax = 10'000;
 
 }  // namespace
 
-bool RoutedRequests::add(const request::Request& request, const FleetSlice& slice) {
+bool RoutedRequests::add(const request::Request& request, const engine::SliceHandle& slice) {
   Entry entry;
   entry.request = request;
   entry.slice = &slice;
@@ -20,7 +20,8 @@ bool RoutedRequests::add(const request::Request& request, const FleetSlice& slic
   return requests_.emplace(request.id, std::move(entry)).second;
 }
 
-std::optional<request::Request> RoutedRequests::again(RequestId id, const FleetSlice& slice) {
+std::optional<request::Request> RoutedRequests::again(RequestId id,
+                                                      const engine::SliceHandle& slice) {
   const std::scoped_lock lock(mutex_);
   const auto at = requests_.find(id);
   if (at == requests_.end()) return std::nullopt;
@@ -33,7 +34,7 @@ std::optional<request::Request> RoutedRequests::again(RequestId id, const FleetS
   return entry.request;
 }
 
-void RoutedRequests::withdraw(const FleetSlice& slice) {
+void RoutedRequests::withdraw(const engine::SliceHandle& slice) {
   const std::scoped_lock lock(mutex_);
   for (auto& [id, entry] : requests_) {
     if (entry.slice != &slice) continue;

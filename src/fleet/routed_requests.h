@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "fleet/fleet_slice.h"
+#include "engine/slice_handle.h"
 #include "request/request.h"
 
 namespace causeway::fleet {
@@ -27,13 +27,13 @@ class RoutedRequests {
  public:
   // A request that is routed to a slice, borrowed, for the first time. False: one of its id is
   // here.
-  bool add(const request::Request& request, const FleetSlice& slice);
+  bool add(const request::Request& request, const engine::SliceHandle& slice);
   // Its slice has been lost: returns the request as the next slice is to have it. nullopt: it has
   // ended.
-  std::optional<request::Request> again(RequestId id, const FleetSlice& slice);
+  std::optional<request::Request> again(RequestId id, const engine::SliceHandle& slice);
   // The slice's requests are taken from it: its outputs are dropped from now on, and it is not
   // looked at any more. again() follows for each request that has not ended, or forget().
-  void withdraw(const FleetSlice& slice);
+  void withdraw(const engine::SliceHandle& slice);
   // The request's slice is to give it back: it cancels the request, and pass() keeps that end to
   // itself. again() follows, or forget(). False: it has ended.
   bool withdraw(RequestId id);
@@ -64,7 +64,7 @@ class RoutedRequests {
  private:
   struct Entry {
     request::Request request;  // with the output that was delivered, and the attempt that counts
-    const FleetSlice* slice = nullptr;  // none: it was withdrawn
+    const engine::SliceHandle* slice = nullptr;  // none: it was withdrawn
     bool withdrawn = false;             // its slice was told to give it back
     // What earlier attempts had: measurements count them, too.
     Nanos queued{-1};

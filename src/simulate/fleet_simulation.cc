@@ -3,35 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
-#include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "base/check.h"
-#include "base/clock.h"
-#include "simulate/fleet_slices.h"
+#include "simulate/fleet_simulation_state.h"
 
 namespace causeway::simulate {
 namespace {
 
 constexpr std::int64_t kSlicesMax = 64;  // of a machine
 constexpr std::int64_t kSlicesInAllMax = 4096;
-constexpr Nanos kLook = seconds(1);  // how often demand is looked at
 
 // That a step of one token reads.
 Bytes read_by_a_step(const ModelShape& shape) {
   return std::min(shape.weights, shape.weights_always + shape.expert * shape.experts_per_token);
-}
-
-void add(const request::KvCopyCounts& more, request::KvCopyCounts& sum) {
-  sum.eager_out += more.eager_out;
-  sum.rotation_out += more.rotation_out;
-  sum.rotation_in += more.rotation_in;
-  sum.prefix_in += more.prefix_in;
-  sum.failed += more.failed;
 }
 
 // The least that a slice needs to stream it: its two largest groups.
@@ -42,110 +27,22 @@ Bytes memory_min(const ModelShape& shape, const SimulationOptions& options) {
   return std::min(round_up(shape.layout.bytes, options.residency.extent), ring);
 }
 
-fleet::SliceSpec slice_spec(const SimulationOptions& slice, std::int64_t models_max) {
-  return {.link = fleet::LinkId(0),
+// Where steps are told one by one, as requests may go on elsewhere behind each of them.
+SimulationOptions step_by_step(SimulationOptions slice, bool resumes) {
+  if (resumes) slice.fast_forward = false;
+  return slice;
+}
+
+}  // namespace
+
+fleet::SliceSpec slice_spec(const SimulationOptions& slice, std::int64_t models_max,
+                            std::int64_t machine) {
+  return {.link = fleet::LinkId(machine),
           .models_max = models_max,
           .memory = slice.profile.memory - slice.kv_memory,
           .memory_bytes_per_second = slice.profile.memory_bytes_per_second,
           .flops_per_second = slice.profile.flops_per_second};
 }
-
-class FleetSimulation {
- public:
-  FleetSimulation(const FleetSimulationOptions& options, const Workload& workload);
-  FleetSimulationReport run();
-
- private:
-  static fleet::FleetSpec spec_of(const FleetSimulationOptions& options, const Workload& workload);
-  static std::vector<std::string> names_of(const std::vector<ModelShape>& models);
-
-  bool next_event();
-  void arrive();
-  void tell(const fleet::Event& event);
-  request::Request made(RequestId request) const;
-  bool leaves(const fleet::Route& route);
-  void apply(const fleet::Route& route);
-  void apply(const fleet::Withdraw& withdraw) {
-    withdrawn_.insert(withdraw.request);
-    slice(withdraw.slice).core().cancel(withdraw.request, clock_.now());
-  }
-  void apply(const fleet::CancelOn&) {
-    CAUSEWAY_CHECK(false, "a simulated workload cancels no request");
-  }
-  void apply(const fleet::Refuse& refuse) { recorder_.refused(refuse.request, clock_.now()); }
-  void apply(const fleet::LoadFailed&) {}
-  void apply(const fleet::Answered&) {}  // nothing here asks
-  void apply(const fleet::ModelRemoved&) {}
-  void apply(const fleet::ModelKept&) {}
-  void apply(const fleet::Reread&) { CAUSEWAY_CHECK(false, "the catalogue stays as it is here"); }
-  void apply(const fleet::Measure& measure);
-  void apply(const fleet::Load& load);
-  void apply(const fleet::Unload& unload);
-  void apply(const fleet::Drop& drop);
-  void apply(const fleet::Resize& resize);
-  void end_loads();
-  // Slices that change (gpu_parts).
-  void open_parts(int parts);
-  void look_at_demand();
-  void close_slices();
-  void reopen();
-  void keep_answer(const request::Output& output);
-  // True: some ended.
-  bool try_unloads();
-  void start_slices();
-
-  const ModelShape& shape(ModelId model) const {
-    return options_.slice.models[static_cast<std::size_t>(model.value)];
-  }
-  SimulatedSlice& slice(fleet::SliceId id) {
-    return slices_.ask(static_cast<std::size_t>(id.value));
-  }
-  std::int64_t slices_max() const;
-  std::int64_t slices() const { return parts_ ? parts_->parts() : slices_.size(); }
-  void add_to(const SimulatedSlice& slice, SimulationReport& sum) const;
-  Bytes host_budget() const;
-  Bytes host_used() const;
-  void report_sums(FleetSimulationReport& report) const;
-
-  // Whether requests go on on other slices, behind what they have answered.
-  static bool resumes(const FleetSimulationOptions& options) {
-    const bool migrates = options.placement == fleet::PlacementKind::kLocality;
-    return options.gpu_parts.has_value() || (migrates && options.fleet.moves);
-  }
-
-  const FleetSimulationOptions& options_;
-  const Workload& workload_;
-  const bool resumes_;
-  SimulationOptions slice_options_;
-  ManualClock clock_;
-  std::vector<SharedLink> links_;  // by machine
-  fleet::FleetSpec spec_;
-  fleet::FleetCore core_;
-  LatencyRecorder recorder_;
-  FleetSlices slices_;
-  std::size_t arrived_ = 0;
-  std::deque<fleet::Event> events_;          // to be told, in this order
-  std::multimap<Nanos, fleet::Load> loads_;  // under way, by their ends
-  struct Unloading {
-    fleet::Unload unload;
-    bool tried = false;
-  };
-  std::vector<Unloading> unloads_;
-  std::map<ModelId, bool> home_;  // in host memory; false: on its way
-
-  std::unordered_map<RequestId, std::vector<TokenId>> answers_;  // so far, of those that may go on
-  std::unordered_set<RequestId> withdrawn_;                      // told to be given back
-
-  // Where slices change.
-  std::optional<GpuParts> parts_;
-  SharedMemory memory_;
-  std::vector<Nanos> targets_;  // between tokens, of each model
-  Nanos look_at_;
-  int wanted_ = 0;                       // parts, from when the fleet was asked
-  std::vector<fleet::SliceId> closing_;  // told to, and not done yet
-  std::optional<Nanos> reopen_at_;
-  SimulationReport past_;  // of slices that were closed
-};
 
 std::vector<std::string> FleetSimulation::names_of(const std::vector<ModelShape>& models) {
   std::vector<std::string> names;
@@ -167,8 +64,7 @@ fleet::FleetSpec FleetSimulation::spec_of(const FleetSimulationOptions& options,
     one = GpuParts(*options.gpu_parts, options.slice).slice_options(options.gpu_parts->parts);
   }
   for (std::int64_t i = 0; i < slices * options.machines; ++i) {
-    spec.slices.push_back(slice_spec(one, options.models_max));
-    spec.slices.back().link = fleet::LinkId(i / slices);
+    spec.slices.push_back(slice_spec(one, options.models_max, i / slices));
   }
   for (const ModelShape& shape : options.slice.models) {
     fleet::ModelSpec& model = spec.models.emplace_back();
@@ -191,48 +87,56 @@ fleet::FleetSpec FleetSimulation::spec_of(const FleetSimulationOptions& options,
   return spec;
 }
 
-std::int64_t FleetSimulation::slices_max() const {
-  return options_.gpu_parts ? slice::kPartsMax : options_.slices * options_.machines;
+// Whether requests go on on other slices, behind what they have answered.
+bool FleetSimulation::resumes(const FleetSimulationOptions& options) {
+  const bool migrates = options.placement == fleet::PlacementKind::kLocality;
+  return options.gpu_parts.has_value() || (migrates && options.fleet.moves) ||
+         !options.faults.empty();
 }
 
-FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Workload& workload)
+std::int64_t FleetSimulation::places_max(const FleetSimulationOptions& options) {
+  if (options.gpu_parts) return slice::kPartsMax;
+  return parts_most(options.faults, options.slices) * options.machines;
+}
+
+FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Workload& workload,
+                                 FleetClients* clients)
     : options_(options),
       workload_(workload),
+      clients_(clients),
       resumes_(resumes(options)),
-      slice_options_(options.slice),
-      links_(static_cast<std::size_t>(options.machines),
-             {.free = {}, .read_until = {}, .uses = {}, .free_out = {}, .sharers = options.slices}),
+      links_(static_cast<std::size_t>(options.machines)),
+      submitted_past_(links_.size()),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models), options.keep_requests),
-      slices_(slices_max(), recorder_, options.two_threads && options.slice.fast_forward,
+      slices_(places_max(options), recorder_,
+              options.two_threads && options.slice.fast_forward && !resumes_,
               [this](RequestId request) { return made(request); }),
       memory_(options.slice.profile.memory_bytes_per_second) {
+  for (std::int64_t i = 0; i < places_max(options); ++i) {
+    places_.emplace_back(slices_, clock_, static_cast<std::size_t>(i));
+  }
+  for (const FleetFault& fault : options.faults) {
+    const auto* trouble = std::get_if<LinkTrouble>(&fault.what);
+    if (trouble == nullptr) continue;
+    links_[static_cast<std::size_t>(trouble->machine)].rates.add(
+        fault.at, fault.at + trouble->lasts, trouble->share);
+  }
   if (options.gpu_parts) {
-    parts_.emplace(*options.gpu_parts, options.slice);
+    const bool one_by_one = !options.faults.empty();
+    parts_.emplace(*options.gpu_parts, step_by_step(options.slice, one_by_one));
     for (const fleet::ModelSpec& model : spec_.models) targets_.push_back(model.slo.tpot);
-    open_parts(options.gpu_parts->parts);
-    return;
   }
-  if (resumes_) slice_options_.fast_forward = false;  // it does not tell tokens one by one
-  for (std::int64_t i = 0; i < options.slices * options.machines; ++i) {
-    SharedLink* const link = &links_[static_cast<std::size_t>(i / options.slices)];
-    slices_.open(static_cast<std::size_t>(i), slice_options_,
-                 {.link = options.slices > 1 ? link : nullptr});
-  }
+  open_all();
 }
 
-Bytes FleetSimulation::host_budget() const {
-  if (options_.host_memory > Bytes(0)) return options_.host_memory;
-  Bytes all;
-  for (const ModelShape& shape : options_.slice.models) all += shape.layout.bytes;
-  return all;
-}
-
-Bytes FleetSimulation::host_used() const {
-  Bytes used;
-  for (const auto& [model, there] : home_) used += shape(model).layout.bytes;
-  return used;
+const SimulationOptions& FleetSimulation::slice_options(std::int64_t parts) {
+  if (parts_) return parts_->slice_options(static_cast<int>(parts));
+  const auto at = by_parts_.find(parts);
+  if (at != by_parts_.end()) return at->second;
+  SimulationOptions slice = divided(options_.slice, options_.slices, parts);
+  return by_parts_.emplace(parts, step_by_step(std::move(slice), resumes_)).first->second;
 }
 
 void FleetSimulation::tell(const fleet::Event& event) {
@@ -240,9 +144,10 @@ void FleetSimulation::tell(const fleet::Event& event) {
   // The call that tells the first event tells those that come of it.
   if (events_.size() > 1) return;
   for (; !events_.empty(); events_.pop_front()) {
-    for (const fleet::Action& action : core_.on_event(events_.front(), clock_.now())) {
+    for (const fleet::Action& action : core_.on_event(events_.front(), fleet_now())) {
       std::visit([this](const auto& one) { apply(one); }, action);
     }
+    if (clients_ != nullptr && broken_.ok()) broken_ = core_.check_integrity();
   }
 }
 
@@ -272,80 +177,38 @@ bool FleetSimulation::leaves(const fleet::Route& route) {
 
 void FleetSimulation::apply(const fleet::Route& route) {
   if (leaves(route)) return;
-  auto request = made(route.request);
-  if (const auto answer = answers_.find(route.request); answer != answers_.end()) {
-    request.output = answer->second;  // it goes on behind these
+  FleetPlace& to = place(route.slice);
+  const bool again = resumes_ && !given_.insert(route.request).second;
+  std::optional<request::Request> request;
+  if (again) {
+    request = routed_.again(route.request, to);
+  } else {
+    request = made(route.request);
+    if (resumes_) CAUSEWAY_CHECK(routed_.add(*request, to), "a request is routed twice");
   }
-  const Status taken = slice(route.slice).core().submit(std::move(request), clock_.now());
-  if (taken.ok()) return;
-  recorder_.refused(route.request, clock_.now());
+  if (!request) return tell(fleet::RequestEnded{route.request});  // it had ended
+  const std::int32_t attempt = request->attempt;
+  const Status taken = to.submit(std::move(*request));
+  // Of a slice that is lost the fleet is about to hear.
+  if (taken.ok() || (resumes_ && routed_.goes_on(route.request, attempt))) return;
+  if (resumes_) (void)routed_.forget(route.request);
+  refused(route.request, request::FinishReason::kError, taken.error());
   tell(fleet::RequestEnded{route.request});
 }
 
-void FleetSimulation::apply(const fleet::Measure& measure) {
-  tell(fleet::Measured{measure.model, fleet::HostRoom{shape(measure.model).layout.bytes,
-                                                      host_used(), host_budget()}});
+void FleetSimulation::apply(const fleet::Withdraw& withdraw) {
+  if (routed_.withdraw(withdraw.request)) place(withdraw.slice).cancel(withdraw.request);
 }
 
-void FleetSimulation::apply(const fleet::Load& load) {
-  Nanos takes = options_.attach;
-  if (home_.emplace(load.model, false).second && options_.disk_bytes_per_second > 0) {
-    const auto bytes = static_cast<double>(shape(load.model).layout.bytes.count);
-    takes += nanos_from_seconds(bytes / options_.disk_bytes_per_second);
-  }
-  loads_.emplace(clock_.now() + takes, load);
+// One that had ended before its slice was lost has had its end.
+void FleetSimulation::apply(const fleet::Refuse& refuse) {
+  if (given_.contains(refuse.request) && !routed_.forget(refuse.request)) return;
+  refused(refuse.request, refuse.reason, refuse.error);
 }
 
-void FleetSimulation::apply(const fleet::Drop& drop) {
-  home_.erase(drop.model);
-  tell(fleet::DropEnded{drop.model});
-}
-
-void FleetSimulation::end_loads() {
-  while (!loads_.empty() && loads_.begin()->first <= clock_.now()) {
-    const fleet::Load load = loads_.begin()->second;
-    loads_.erase(loads_.begin());
-    auto added = slice(load.slice).add_model(load.model, shape(load.model));
-    if (added.ok()) {
-      home_[load.model] = true;
-    } else if (!home_[load.model]) {
-      home_.erase(load.model);
-    }
-    tell(fleet::LoadEnded{load.model, std::move(added)});
-  }
-}
-
-void FleetSimulation::apply(const fleet::Unload& unload) {
-  unloads_.push_back({unload});
-  for (const fleet::SliceId id : unload.slices) {
-    slices_.keep_up(static_cast<std::size_t>(id.value));
-  }
-}
-
-// A model whose last step is in flight, or whose weights are on their way, goes when something
-// happens on its slice.
-bool FleetSimulation::try_unloads() {
-  bool any = false;
-  for (Unloading& one : std::exchange(unloads_, {})) {
-    std::erase_if(one.unload.slices, [&](fleet::SliceId id) {
-      const auto index = static_cast<std::size_t>(id.value);
-      if (one.tried && !slices_.looked_at(index)) return false;
-      const Status gone = slice(id).remove_model(one.unload.model);
-      CAUSEWAY_CHECK(gone.ok() || gone.error().code == ErrorCode::kUnavailable,
-                     gone.error().message);
-      if (gone.ok()) slices_.may_lag(index);
-      return gone.ok();
-    });
-    one.tried = true;
-    if (!one.unload.slices.empty()) {
-      unloads_.push_back(std::move(one));
-      continue;
-    }
-    if (one.unload.drop) home_.erase(one.unload.model);
-    any = true;
-    tell(fleet::UnloadEnded{one.unload.model, {}});
-  }
-  return any;
+void FleetSimulation::refused(RequestId request, request::FinishReason reason, const Error& error) {
+  recorder_.refused(request, clock_.now(), reason == request::FinishReason::kCancelled);
+  if (clients_ != nullptr) clients_->refused(request, reason, error);
 }
 
 void FleetSimulation::arrive() {
@@ -354,37 +217,124 @@ void FleetSimulation::arrive() {
   recorder_.arrived(index);
   if (parts_) parts_->arrived(arrival.model, arrival.prompt, clock_.now());
   tell(fleet::RequestArrived{RequestId(index), ModelId(static_cast<std::int64_t>(arrival.model)),
-                             arrival.slo, arrival.at});
+                             arrival.slo, arrival.at + skew_});
+}
+
+void FleetSimulation::deliver(const request::Output& output, Nanos at) {
+  recorder_.record(output, at);
+  if (clients_ != nullptr) clients_->answered(output, at);
+}
+
+// Answers whether its request has ended, of which the fleet is then to hear.
+bool FleetSimulation::pass(request::Output& output, Nanos at) {
+  if (!resumes_) {
+    deliver(output, at);
+    return output.finished;
+  }
+  std::vector<request::Output> one;
+  one.push_back(std::move(output));
+  const fleet::RoutedRequests::Passed passed = routed_.pass(std::move(one));
+  bool ended = false;
+  for (const request::Output& to_client : passed.outputs) {
+    deliver(to_client, at);
+    ended = ended || to_client.finished;
+  }
+  for (const RequestId id : passed.given_back) {
+    if (routed_.is_given_back(id)) tell(fleet::RequestWithdrawn{id});
+  }
+  for (const auto& [model, tokens] : routed_.take_answers()) {
+    if (parts_) parts_->ended(static_cast<std::size_t>(model.value), tokens, clock_.now());
+  }
+  return ended;
 }
 
 void FleetSimulation::start_slices() {
   slices_.start([this](request::Output& output, Nanos at) {
-    const bool told = output.finished && withdrawn_.erase(output.request) > 0;
-    const bool back = told && output.reason == request::FinishReason::kCancelled;
-    if (back) output.finished = false;
-    if (!back || !output.tokens.empty()) recorder_.record(output, at);
-    if (resumes_) keep_answer(output);
-    if (back) tell(fleet::RequestWithdrawn{output.request});
-    if (output.finished) tell(fleet::RequestEnded{output.request});
+    const RequestId request = output.request;
+    if (pass(output, at)) tell(fleet::RequestEnded{request});
   });
 }
 
-bool FleetSimulation::next_event() {
+void FleetSimulation::settle() {
+  start_slices();
+  while (try_unloads()) start_slices();
+  start_slices();  // those that were asked in vain
+}
+
+bool FleetSimulation::work_left() const {
+  if (arrived_ < workload_.size() || recorder_.live() > 0) return true;
+  if (!options_.lets_go) return false;
+  if (slices_.next() != kNever) return true;  // copies of KV may be under way
+  return !all_left_ || std::any_of(places_.begin(), places_.end(),
+                                   [](const FleetPlace& place) { return !place.attached.empty(); });
+}
+
+Nanos FleetSimulation::next_at() const {
   Nanos next = arrived_ < workload_.size() ? workload_[arrived_].at : kNever;
-  next = std::min(next, slices_.next());
+  next = std::min({next, slices_.next(), next_of_slices()});
   if (!loads_.empty()) next = std::min(next, loads_.begin()->first);
-  if (parts_) next = std::min(next, reopen_at_.value_or(look_at_));
-  const Nanos wakeup = core_.next_wakeup().value_or(kNever);
-  next = std::min(next, wakeup);
+  for (const Unloading& one : unloads_) next = std::min(next, one.until);
+  if (befallen_ < options_.faults.size()) next = std::min(next, options_.faults[befallen_].at);
+  if (!resizes_.empty() && !resizing_) next = std::min(next, try_resizes_at_);
+  const std::optional<Nanos> reopens = resizing_ ? resizing_->reopen_at : std::nullopt;
+  if (reopens || parts_) next = std::min(next, reopens.value_or(look_at_));
+  return std::min(next, wakeup_at());
+}
+
+Nanos FleetSimulation::wakeup_at() const {
+  const auto wakeup = core_.next_wakeup();
+  return wakeup ? *wakeup - skew_ : kNever;
+}
+
+bool FleetSimulation::next_instant() {
+  Nanos next = next_at();
+  if (next != kNever) next = std::max(next, paused_until_);
   if (next == kNever || next > options_.slice.virtual_time_max) return false;
   clock_.set(std::max(clock_.now(), next));
+  const Nanos wakeup = wakeup_at();
   slices_.begin_round(clock_.now());
+  befall();
+  look_after_slices();
   while (arrived_ < workload_.size() && workload_[arrived_].at <= clock_.now()) arrive();
   end_loads();
-  if (parts_) look_at_demand();
+  change_slices();
   if (wakeup <= clock_.now()) tell(fleet::Woken{});
   return true;
 }
+
+bool FleetSimulation::step() {
+  if (!work_left()) return false;
+  cut_short_ = !next_instant();
+  if (cut_short_) return false;
+  do {
+    settle();
+  } while (close_slices() || lose_slices());
+  if (options_.lets_go && rests()) {
+    let_go();
+    settle();
+    leave_behind_nothing();
+    settle();
+  }
+  return true;
+}
+
+void FleetSimulation::begin() {
+  for (std::int64_t i = 0; i < core_.models() && options_.load_ahead; ++i) {
+    tell(fleet::ModelWanted{ModelId(i)});
+  }
+}
+
+namespace {
+
+void add(const request::KvCopyCounts& more, request::KvCopyCounts& sum) {
+  sum.eager_out += more.eager_out;
+  sum.rotation_out += more.rotation_out;
+  sum.rotation_in += more.rotation_in;
+  sum.prefix_in += more.prefix_in;
+  sum.failed += more.failed;
+}
+
+}  // namespace
 
 void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum) const {
   SimulationReport one;
@@ -398,7 +348,7 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
   sum.device.tokens_again += one.device.tokens_again;
   sum.device.weights_wait += one.device.weights_wait;
   sum.device.home_read += one.device.home_read;
-  sum.device.busy += one.device.busy / slices();
+  sum.device.busy += one.device.busy / slices_open();
   sum.weights.arrivals += one.weights.arrivals;
   sum.weights.failures += one.weights.failures;
   sum.weights.evictions += one.weights.evictions;
@@ -409,90 +359,21 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
   sum.weights_out_bytes += one.weights_out_bytes;
 }
 
-// Of slices that are open and that were closed.
-void FleetSimulation::report_sums(FleetSimulationReport& report) const {
-  report.serving = past_;
+std::int64_t FleetSimulation::slices_open() const {
+  if (parts_) return parts_->parts();
+  return std::count_if(places_.begin(), places_.end(),
+                       [](const FleetPlace& place) { return place.open; });
+}
+
+FleetSimulationReport FleetSimulation::report() {
+  clock_.set(slices_.finish(cut_short_ ? options_.slice.virtual_time_max : Nanos(0)));
+  FleetSimulationReport report;
+  SimulationReport& serving = report.serving;
+  serving = past_;
   for (std::int64_t i = 0; i < slices_.size(); ++i) {
     const SimulatedSlice* slice = slices_.at(static_cast<std::size_t>(i));
-    if (slice != nullptr) add_to(*slice, report.serving);
+    if (slice != nullptr) add_to(*slice, serving);
   }
-}
-
-void FleetSimulation::open_parts(int parts) {
-  links_.front().sharers = parts;
-  for (int i = 0; i < parts; ++i) {
-    slices_.open(
-        static_cast<std::size_t>(i), parts_->slice_options(parts),
-        {.link = parts > 1 ? &links_.front() : nullptr, .memory = &memory_, .memory_user = i});
-  }
-}
-
-void FleetSimulation::look_at_demand() {
-  const Nanos now = clock_.now();
-  if (reopen_at_ && *reopen_at_ <= now) reopen();
-  if (look_at_ > now) return;
-  look_at_ = now + kLook;
-  if (wanted_ > 0) return;  // they change already
-  const auto parts = parts_->decide(targets_, now);
-  if (!parts) return;
-  fleet::ResizeWanted change{.slices = {}, .drain_max = options_.gpu_parts->drain_max};
-  for (int i = 0; i < parts_->parts(); ++i) change.slices.emplace_back(i);
-  wanted_ = *parts;
-  tell(change);
-  if (!core_.resizing()) wanted_ = 0;  // it is asked again
-}
-
-// They are closed at the end of the instant: this comes in the middle of a loop over their outputs.
-void FleetSimulation::apply(const fleet::Resize& resize) { closing_ = resize.closing; }
-
-void FleetSimulation::close_slices() {
-  for (const fleet::SliceId id : std::exchange(closing_, {})) {
-    const auto index = static_cast<std::size_t>(id.value);
-    add_to(*slices_.at(index), past_);
-    slices_.close(index);
-    memory_.use(static_cast<int>(index), 0);
-    reopen_at_ = clock_.now() + options_.gpu_parts->reopen;
-  }
-}
-
-void FleetSimulation::reopen() {
-  reopen_at_.reset();
-  parts_->changed(std::exchange(wanted_, 0), clock_.now());
-  open_parts(parts_->parts());
-  fleet::SlicesChanged changed;
-  for (int i = 0; i < parts_->parts(); ++i) {
-    const SimulationOptions& slice = parts_->slice_options(parts_->parts());
-    changed.opened.push_back({fleet::SliceId(i), slice_spec(slice, options_.models_max)});
-  }
-  tell(changed);
-}
-
-void FleetSimulation::keep_answer(const request::Output& output) {
-  std::vector<TokenId>& answer = answers_[output.request];
-  for (const request::OutputToken& token : output.tokens) answer.push_back(token.token);
-  if (!output.finished) return;
-  const Arrival& arrival = workload_[static_cast<std::size_t>(output.request.value)];
-  if (parts_) parts_->ended(arrival.model, Tokens(std::ssize(answer)), clock_.now());
-  answers_.erase(output.request);
-}
-
-FleetSimulationReport FleetSimulation::run() {
-  for (std::int64_t i = 0; i < core_.models() && options_.load_ahead; ++i) {
-    tell(fleet::ModelWanted{ModelId(i)});
-  }
-  bool cut_short = false;
-  while (!cut_short && (arrived_ < workload_.size() || recorder_.live() > 0)) {
-    cut_short = !next_event();
-    if (cut_short) break;
-    start_slices();
-    while (try_unloads()) start_slices();
-    start_slices();  // those that were asked in vain
-    close_slices();
-  }
-  clock_.set(slices_.finish(cut_short ? options_.slice.virtual_time_max : Nanos(0)));
-  FleetSimulationReport report;
-  report_sums(report);
-  SimulationReport& serving = report.serving;
   serving.profile = options_.slice.profile.name;
   serving.models = recorder_.models();
   serving.total = recorder_.total();
@@ -503,7 +384,8 @@ FleetSimulationReport FleetSimulation::run() {
   report.fleet = core_.counters();
   report.steps_passed = slices_.steps_passed();
   report.placement = fleet::name_of(options_.placement);
-  report.slices = slices();
+  report.slices = slices_open();
+  report.slices_lost = slices_lost_;
   report.switches = recorder_.switches();
   report.requests = recorder_.take_served();
   const double rate =
@@ -516,6 +398,8 @@ FleetSimulationReport FleetSimulation::run() {
   report.link_busy = static_cast<double>(serving.link_bytes.count) / could;
   return report;
 }
+
+namespace {
 
 Status check_parts(const FleetSimulationOptions& options) {
   const GpuPartsOptions& parts = *options.gpu_parts;
@@ -532,12 +416,35 @@ Status check_parts(const FleetSimulationOptions& options) {
   return {};
 }
 
+// Slices of each size that the faults divide machines into.
+Status check_changes(const FleetSimulationOptions& options) {
+  const std::int64_t most = options.gpu_parts ? slice::kPartsMax : kSlicesMax;
+  CAUSEWAY_TRY(check_faults(options.faults, options.machines, most));
+  for (const FleetFault& fault : options.faults) {
+    // A step that reads at home divides the link as it is with copies beside it (home_read.h).
+    if (options.slice.reads_at_home && std::holds_alternative<LinkTrouble>(fault.what)) {
+      return unsupported("a link that hangs or slows is not modelled for steps that read at home");
+    }
+    const auto* resize = std::get_if<MachineResize>(&fault.what);
+    if (resize == nullptr || options.gpu_parts) continue;
+    const SimulationOptions slice = divided(options.slice, options.slices, resize->parts);
+    CAUSEWAY_TRY(check_slice(slice));
+    if (slice.kv_memory >= slice.profile.memory) {
+      return invalid_argument(
+          "KV leaves the slices of a machine that is divided anew no memory "
+          "for weights");
+    }
+  }
+  return {};
+}
+
 Status check_fleet(const FleetSimulationOptions& options) {
   if (options.slices < 1 || options.slices > kSlicesMax) {
     return invalid_argument(
         fmt::format("a machine has from 1 to {} slices, not {}", kSlicesMax, options.slices));
   }
-  if (options.machines < 1 || options.machines > kSlicesInAllMax / options.slices) {
+  const std::int64_t most = parts_most(options.faults, options.slices);
+  if (options.machines < 1 || most < 1 || options.machines > kSlicesInAllMax / most) {
     return invalid_argument(
         fmt::format("a fleet has at least one machine and at most {} slices", kSlicesInAllMax));
   }
@@ -545,35 +452,59 @@ Status check_fleet(const FleetSimulationOptions& options) {
     return invalid_argument("KV leaves a slice no memory for weights");
   }
   if (options.gpu_parts) CAUSEWAY_TRY(check_parts(options));
+  CAUSEWAY_TRY(check_changes(options));
   if (options.models_max < 0 || options.host_memory < Bytes(0) || options.attach < Nanos(0) ||
-      !(options.disk_bytes_per_second >= 0)) {
+      options.unload_timeout < Nanos(0) || !(options.disk_bytes_per_second >= 0)) {
     return invalid_argument("places, host memory, disk rate and times of a fleet are 0 or more");
   }
   return {};
 }
 
+// Rates and memory of a part of a machine, or of several.
+HardwareProfile with_share(HardwareProfile slice, double parts, Bytes memory) {
+  slice.flops_per_second /= parts;
+  slice.prompt_attention_flops_per_second /= parts;
+  slice.memory_bytes_per_second /= parts;
+  slice.attention_bytes_per_second /= parts;
+  slice.memory = memory;
+  slice.kv_in_bytes_per_second /= parts;
+  slice.kv_out_bytes_per_second /= parts;
+  return slice;
+}
+
 }  // namespace
 
 HardwareProfile slice_of(const HardwareProfile& machine, std::int64_t parts) {
-  HardwareProfile slice = machine;
-  const auto share = static_cast<double>(parts);
+  HardwareProfile slice = with_share(machine, static_cast<double>(parts), machine.memory / parts);
   slice.name = fmt::format("{}/{}", machine.name, parts);
-  slice.flops_per_second /= share;
-  slice.prompt_attention_flops_per_second /= share;
-  slice.memory_bytes_per_second /= share;
-  slice.attention_bytes_per_second /= share;
-  slice.memory = machine.memory / parts;
-  slice.kv_in_bytes_per_second /= share;
-  slice.kv_out_bytes_per_second /= share;
   return slice;
+}
+
+SimulationOptions divided(const SimulationOptions& slice, std::int64_t from, std::int64_t into) {
+  if (from == into) return slice;
+  SimulationOptions other = slice;
+  const auto part = [&](Bytes all) { return all * from / into; };
+  other.profile = with_share(slice.profile, static_cast<double>(into) / static_cast<double>(from),
+                             part(slice.profile.memory));
+  other.kv_memory = part(slice.kv_memory);
+  other.kv_host_memory = part(slice.kv_host_memory);
+  return other;
+}
+
+Status check_run(const FleetSimulationOptions& options, const Workload& workload) {
+  CAUSEWAY_TRY(check_slice(options.slice));
+  CAUSEWAY_TRY(check_workload(workload, options.slice.models.size()));
+  return check_fleet(options);
 }
 
 Result<FleetSimulationReport> run_fleet(const FleetSimulationOptions& options,
                                         const Workload& workload) {
-  CAUSEWAY_TRY(check_slice(options.slice));
-  CAUSEWAY_TRY(check_workload(workload, options.slice.models.size()));
-  CAUSEWAY_TRY(check_fleet(options));
-  return FleetSimulation(options, workload).run();
+  CAUSEWAY_TRY(check_run(options, workload));
+  FleetSimulation simulation(options, workload);
+  simulation.begin();
+  while (simulation.step()) {
+  }
+  return simulation.report();
 }
 
 std::string to_text(const FleetSimulationReport& report) {
@@ -605,6 +536,9 @@ std::string to_json(const FleetSimulationReport& report) {
                    {"migrated", report.fleet.migrated},
                    {"drains", report.fleet.drains},
                    {"best_effort", report.fleet.best_effort},
+                   {"slices_lost", report.slices_lost},
+                   {"resumed", report.fleet.resumed},
+                   {"resizes", report.fleet.resizes},
                    {"link_demand", report.demand},
                    {"link_busy", report.link_busy}};
   return json.dump(2) + "\n";

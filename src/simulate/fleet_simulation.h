@@ -9,6 +9,7 @@
 
 #include "fleet/fleet_core.h"
 #include "fleet/placement.h"
+#include "simulate/fleet_faults.h"
 #include "simulate/gpu_parts.h"
 #include "simulate/simulate.h"
 
@@ -32,6 +33,13 @@ struct FleetSimulationOptions {
   // Instead of `slices`: of one machine, whose GPU is divided into parts of its SMs, and perhaps
   // anew while it serves. `slice` is then the whole of it, and models move.
   std::optional<GpuPartsOptions> gpu_parts = {};
+  // What befalls it. Then steps are taken one by one: fast_forward has no effect.
+  FleetFaults faults = {};
+  // How long a model that is to leave a slice may be kept there by a step or by copies, before it
+  // is served on; 0: for ever.
+  Nanos unload_timeout = {};
+  // When all requests have ended, and all that befalls it, every model leaves.
+  bool lets_go = false;
 };
 
 struct FleetSimulationReport {
@@ -39,6 +47,7 @@ struct FleetSimulationReport {
   fleet::FleetCounters fleet;
   std::string placement;
   std::int64_t slices = 0;  // of all machines
+  std::int64_t slices_lost = 0;
   // What all models together ask of the links, each streamed at its TPOT, in shares of its rate:
   // above 1 no placement can have all of them active at once. Zero: there is no link.
   double demand = 0;
@@ -52,8 +61,12 @@ struct FleetSimulationReport {
 // is not. (MIG gives its slices less than that: of 132 SMs seven instances have 16 each.)
 HardwareProfile slice_of(const HardwareProfile& machine, std::int64_t parts);
 
-// As run(); kInvalidArgument also for slices below 1 or above 64 a machine or 4,096 in all, or host
-// memory that holds no model.
+// The same slice where its machine is divided into `into` equal slices instead of `from`.
+SimulationOptions divided(const SimulationOptions& slice, std::int64_t from, std::int64_t into);
+
+// As run(); kInvalidArgument also for slices below 1 or above 64 a machine or 4,096 in all, host
+// memory that holds no model, or faults that make no sense; kUnsupported for a link that hangs or
+// slows under steps that read at home.
 Result<FleetSimulationReport> run_fleet(const FleetSimulationOptions& options,
                                         const Workload& workload);
 

@@ -59,9 +59,27 @@ void FleetSlices::open(std::size_t index, const SimulationOptions& options,
 
 void FleetSlices::close(std::size_t index) {
   Entry& entry = slices_[index];
+  if (std::exchange(entry.asked, false)) {
+    std::erase(asked_, index);
+    entry.lock.unlock();
+  }
   entry.slice.reset();
   entry.next = kNever;
   set_due(index);
+}
+
+void FleetSlices::pause(Nanos until) {
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    Entry& entry = slices_[i];
+    entry.paused_until = std::max(entry.paused_until, until);
+    if (!entry.slice) continue;
+    entry.next = next_of(entry);
+    set_due(i);
+  }
+}
+
+Nanos FleetSlices::next_of(const Entry& entry) {
+  return std::max(entry.slice->next_event().value_or(kNever), entry.paused_until);
 }
 
 Nanos FleetSlices::pass(Entry& entry) {
@@ -74,7 +92,7 @@ Nanos FleetSlices::pass(Entry& entry) {
 
 void FleetSlices::look_ahead(Entry& entry) {
   entry.slice->look_ahead();
-  entry.next = entry.slice->next_event().value_or(kNever);
+  entry.next = next_of(entry);
 }
 
 void FleetSlices::run(Entry& entry) {
@@ -151,7 +169,7 @@ bool FleetSlices::make_up_to_now(Entry& entry, const Moment& moment) {
   if (entry.next.load() > moment.now) {
     entry.clock.set(moment.now);
     pass(entry);
-    entry.next = entry.slice->next_event().value_or(kNever);
+    entry.next = next_of(entry);
   }
   return make_up(entry, moment);
 }

@@ -55,7 +55,10 @@ class FleetSlices {
   // Options and what is shared are borrowed.
   void open(std::size_t index, const SimulationOptions& options,
             const SimulatedSlice::Shared& shared);
+  // Between instants.
   void close(std::size_t index);
+  // None is looked at, and none starts anything, before then.
+  void pause(Nanos until);
 
   // When one must be looked at; kNever: not before something is asked.
   Nanos next() const { return due_.first(); }
@@ -79,7 +82,7 @@ class FleetSlices {
   // slices until then. Answers when the last of it was.
   Nanos finish(Nanos until = Nanos(0));
 
-  // Null: it is not open.
+  // Null: it is not open. As it was when it was looked at last.
   const SimulatedSlice* at(std::size_t index) const { return slices_[index].slice.get(); }
   std::int64_t size() const { return std::ssize(slices_); }
   std::int64_t steps_passed() const { return steps_passed_; }
@@ -132,6 +135,7 @@ class FleetSlices {
     int keeps_up = 0;
     bool hung = false;             // its device, when it was looked at last
     Nanos ends_if_asked = kNever;  // no request ends there before, whatever is asked of it
+    Nanos paused_until;
   };
 
   // The second thread.
@@ -163,6 +167,8 @@ class FleetSlices {
   static Nanos pass(Entry& entry);
   // It has started what it can: looks when it must be looked at again.
   static void look_ahead(Entry& entry);
+  // When something happens there, or is seen.
+  static Nanos next_of(const Entry& entry);
   void set_due(std::size_t index);
   void start_one(std::size_t index, const Told& told);
   // Whether it would have started already, had something been due there in this round.

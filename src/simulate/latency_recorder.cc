@@ -1,5 +1,7 @@
 #include "simulate/latency_recorder.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace causeway::simulate {
@@ -23,11 +25,12 @@ void LatencyRecorder::keep_end(RequestId request, Nanos now, const std::string& 
   served.failure = failure;
 }
 
-void LatencyRecorder::refused(RequestId request, Nanos now) {
+void LatencyRecorder::refused(RequestId request, Nanos now, bool cancelled) {
   const auto at = live_.find(request);
   CAUSEWAY_CHECK(at != live_.end(), "a request is refused that does not live");
-  report_of(at->second).refused += 1;
-  keep_end(request, now, "refused");
+  LatencyReport& report = report_of(at->second);
+  (cancelled ? report.cancelled : report.refused) += 1;
+  keep_end(request, now, cancelled ? "cancelled" : "refused");
   live_.erase(at);
 }
 
@@ -55,7 +58,8 @@ void LatencyRecorder::record_end(const Live& live, Nanos now) {
 
 // Between the last token and one that comes now.
 void LatencyRecorder::record_gap(Live& live, LatencyReport& report, Nanos now) {
-  const Nanos gap = now - live.last_token;
+  // A slice that is lost may have told later than the next one does.
+  const Nanos gap = std::max(Nanos(0), now - live.last_token);
   const bool met = gap <= live.arrival->slo.tpot;
   report.tbt.record(gap.count);
   report.gaps_met += met;
@@ -88,6 +92,9 @@ void LatencyRecorder::record(const request::Output& output, Nanos now) {
   }
   if (!output.finished) return;
   last_end_ = now;
+  if (output.reason == request::FinishReason::kCancelled) {
+    return refused(output.request, now, /*cancelled=*/true);
+  }
   const bool failed = output.reason == request::FinishReason::kError;
   keep_end(output.request, now, failed ? "error" : "");
   if (failed) {
@@ -128,6 +135,7 @@ LatencyReport LatencyRecorder::total() const {
     total.refused += report.refused;
     total.completed += report.completed;
     total.errors += report.errors;
+    total.cancelled += report.cancelled;
     total.slo_ttft_met += report.slo_ttft_met;
     total.slo_tpot_met += report.slo_tpot_met;
     total.slo_both_met += report.slo_both_met;

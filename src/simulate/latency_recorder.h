@@ -27,6 +27,7 @@ struct LatencyReport {
   std::int64_t refused = 0;   // could never run
   std::int64_t completed = 0;
   std::int64_t errors = 0;
+  std::int64_t cancelled = 0;     // by their clients
   std::int64_t slo_ttft_met = 0;  // of completed
   std::int64_t slo_tpot_met = 0;
   std::int64_t slo_both_met = 0;
@@ -55,8 +56,8 @@ class LatencyRecorder {
                   bool keep = false);
 
   void arrived(std::int64_t index);
-  // It ends, now, without having been served.
-  void refused(RequestId request, Nanos now);
+  // It ends, now, without having been served; or its client has gone.
+  void refused(RequestId request, Nanos now, bool cancelled = false);
   void record(const request::Output& output, Nanos now);
   // Each of the requests, which have tokens already, got one at each of these times.
   void record_tokens(std::span<const RequestId> requests, std::span<const Nanos> times);

@@ -41,6 +41,7 @@ nlohmann::ordered_json json_of(const LatencyReport& report, Nanos duration) {
           {"completed", report.completed},
           {"refused", report.refused},
           {"errors", report.errors},
+          {"cancelled", report.cancelled},
           {"output_tokens", report.output_tokens},
           {"requests_per_second", per_second(report.completed, duration)},
           {"output_tokens_per_second", per_second(report.output_tokens, duration)},

@@ -4,6 +4,7 @@
 // the same report.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct SimulationOptions {
   weights::ResidencyOptions residency;
   Bytes ring = {};  // of each streamed model; zero: as stream_plan.h chooses
   engine::StepStart step_start = engine::StepStart::kJustInTime;
+  std::optional<Nanos> step_timeout = {};  // as CoreOptions has it
   // Baselines: a model that the cache holds comes and gives way as a whole (full reload), and its
   // weights are copied to host memory before its memory is another's (sleep and wake).
   bool whole_models = false;
@@ -42,6 +44,8 @@ struct SimulationOptions {
   schedule::Options schedule;
   bool prefix_caching = true;
   Faults faults;
+  // For checkers: tokens follow from what KV frames hold (shadow_kv.h).
+  bool shadow_kv = false;
   std::uint64_t seed = 1;
   // Of fleets: steps that differ in nothing but time and tokens are taken together. The report is
   // the same.

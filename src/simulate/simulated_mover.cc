@@ -180,6 +180,7 @@ void SimulatedMover::bring(Model& model, const WeightCommand& command) {
   set_copy(model, group, {.arrival = command.arrival, .ends = Nanos(0), .failed = failed});
   queue({.command = command,
          .waits = brought.readable_at_home,
+         .bytes = brought.bytes,
          .takes = takes(brought.bytes),
          .ends = Nanos(0),
          .failed = failed});
@@ -213,6 +214,7 @@ void SimulatedMover::stream(Model& model, const WeightCommand& command) {
   group.copy = Copy{.arrival = command.arrival, .ends = Nanos(0), .failed = failed};
   group.last_pass = command.arrival;
   queue({.command = command,
+         .bytes = model.cached.stream->groups[index].bytes,
          .takes = takes(model.cached.stream->groups[index].bytes),
          .ends = Nanos(0),
          .failed = failed});
@@ -252,6 +254,8 @@ void SimulatedMover::take_copy(Model& model, std::size_t group) {
 // Behind all that have begun, and before those that wait unless it waits itself.
 void SimulatedMover::queue(Pending pending) {
   const Nanos now = clock_.now();
+  copied_.submitted += pending.bytes;
+  if (shared_ != nullptr) shared_->submitted += pending.bytes;
   auto place = link_.end();
   while (shared_ == nullptr && !pending.waits && place != link_.begin()) {
     const Pending& before = *std::prev(place);
@@ -264,13 +268,14 @@ void SimulatedMover::queue(Pending pending) {
   free = std::max({free, out_until_, shared_ != nullptr ? shared_->read_until : read_until_});
   for (; place != link_.end(); ++place) {
     const Nanos begins = std::max(free, now);
-    place->ends = free = begins + place->takes;
-    set_end(place->command, free);
+      place->ends = free =
+          shared_ == nullptr ? begins + place->takes : shared_->rates.end_of(begins, place->takes);
+      set_end(place->command, free);
     if (shared_ != nullptr) shared_->uses.push_back({begins, free});
   }
   if (shared_ == nullptr) return;
   shared_->free = free;
-  while (shared_->uses.front().end <= now) shared_->uses.pop_front();
+  while (!shared_->uses.empty() && shared_->uses.front().end <= now) shared_->uses.pop_front();
 }
 
 std::optional<HomeRead> SimulatedMover::home_read(Nanos at, Nanos takes) const {
@@ -302,6 +307,7 @@ weights::WeightEvent SimulatedMover::event_of(const Pending& ended) {
   event.group = ended.command.group;
   event.arrival = ended.command.arrival;
   event.streamed = ended.command.kind == WeightCommand::Kind::kStream;
+  (ended.failed ? copied_.failed : copied_.arrived) += ended.bytes;
   if (ended.failed) {
     event.outcome = Error{ErrorCode::kDevice, "simulated: the copy failed"};
     failures_ += 1;
@@ -331,6 +337,12 @@ std::vector<weights::WeightEvent> SimulatedMover::poll() {
     events.push_back(event_of(link_.front()));
   }
   return events;
+}
+
+Bytes SimulatedMover::under_way() const {
+  Bytes sum;
+  for (const Pending& pending : link_) sum += pending.bytes;
+  return sum;
 }
 
 void SimulatedMover::ends_of_copies(std::vector<Nanos>& ends) const {

@@ -31,6 +31,7 @@
 #include "base/id_map.h"
 #include "base/random.h"
 #include "simulate/home_read.h"
+#include "simulate/link_rates.h"
 #include "simulate/ring_layout.h"
 #include "simulate/simulated_semaphore.h"
 #include "weights/command_order.h"
@@ -64,6 +65,8 @@ struct SharedLink {
   std::deque<LinkUse> uses;  // by copies that had not ended when the last was submitted
   Nanos free_out;            // likewise of copies to host memory
   std::int64_t sharers = 1;  // each is granted its share of the rate
+  LinkRates rates = {};      // shares of that of the movers, over time
+  Bytes submitted = {};      // of all copies to devices so far
 };
 
 class SimulatedMover final : public weights::WeightMover {
@@ -126,6 +129,14 @@ class SimulatedMover final : public weights::WeightMover {
   std::int64_t failures() const { return failures_; }       // of copies that have ended
   Bytes streamed_bytes() const { return streamed_bytes_; }  // of those that ended well
   Bytes bytes_out() const { return bytes_out_; }            // to host memory
+  // Of copies to the device: what is submitted arrives, fails or is under way.
+  struct Copied {
+    Bytes submitted;
+    Bytes arrived;
+    Bytes failed;
+  };
+  const Copied& copied() const { return copied_; }
+  Bytes under_way() const;
   // Extents that frames got, failed to get, and gave.
   struct FrameMoves {
     std::int64_t got = 0;
@@ -171,6 +182,7 @@ class SimulatedMover final : public weights::WeightMover {
   struct Pending {
     weights::WeightCommand command;
     bool waits = false;  // for all that are not of its kind
+    Bytes bytes = {};    // that cross the link
     Nanos takes = {};
     Nanos ends;
     bool failed = false;
@@ -213,6 +225,7 @@ class SimulatedMover final : public weights::WeightMover {
   std::int64_t failures_ = 0;
   Bytes streamed_bytes_;
   Bytes bytes_out_;
+  Copied copied_;
   std::string violation_;
 };
 

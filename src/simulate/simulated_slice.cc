@@ -17,6 +17,7 @@ engine::CoreOptions core_options(const SimulationOptions& options) {
           .frame = options.frame,
           .rotation = options.rotation,
           .schedule = options.schedule,
+          .step_timeout = options.step_timeout,
           .step_start = options.step_start};
 }
 
@@ -24,9 +25,16 @@ SimulatedExecutorOptions executor_options(const SimulationOptions& options,
                                           const SimulatedSlice::Shared& shared) {
   SimulatedExecutorOptions executor{.profile = options.profile,
                                     .faults = options.faults,
-                                    .seed = options.seed,
+                                    .seed = options.seed ^ shared.seed,
                                     .steps_in_flight_max = kStepsInFlight};
   executor.reads_at_home = options.reads_at_home;
+  if (options.shadow_kv) {
+    executor.shadow_frames = options.kv_memory / options.frame;
+    for (const ModelShape& shape : options.models) {
+      executor.tokens_per_block_max =
+          std::max(executor.tokens_per_block_max, shape.tokens_per_block.count);
+    }
+  }
   executor.memory = shared.memory;
   executor.memory_user = shared.memory_user;
   if (options.kv_host_memory > Bytes(0)) {
@@ -34,7 +42,7 @@ SimulatedExecutorOptions executor_options(const SimulationOptions& options,
                        .bytes_in_per_second = options.profile.kv_in_bytes_per_second,
                        .bytes_out_per_second = options.profile.kv_out_bytes_per_second,
                        .error_rate = options.faults.copy_error_rate,
-                       .seed = options.seed};
+                       .seed = options.seed ^ shared.seed};
   }
   return executor;
 }
@@ -46,7 +54,8 @@ weights::ResidencyOptions residency_options(const SimulationOptions& options) {
 }
 
 std::unique_ptr<SimulatedMover> make_mover(const SimulationOptions& options, const Clock& clock,
-                                           SharedLink* link) {
+                                           const SimulatedSlice::Shared& shared) {
+  SharedLink* const link = shared.link;
   if (options.profile.link_bytes_per_second <= 0) return nullptr;
   const weights::ResidencyOptions residency = residency_options(options);
   const double rate = options.profile.link_bytes_per_second;
@@ -57,7 +66,7 @@ std::unique_ptr<SimulatedMover> make_mover(const SimulationOptions& options, con
                                     .copies_out = options.copies_out,
                                     .extent = residency.extent,
                                     .extents_max = residency.extents,
-                                    .seed = options.seed};
+                                    .seed = options.seed ^ shared.seed};
   return std::make_unique<SimulatedMover>(mover, clock, link);
 }
 
@@ -69,7 +78,7 @@ SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& cl
       clock_(clock),
       depends_on_itself_(options.fast_forward && !options.faults.any() && shared.link == nullptr &&
                          shared.memory == nullptr),
-      mover_(make_mover(options, clock, shared.link)),
+      mover_(make_mover(options, clock, shared)),
       cache_(mover_ ? std::make_unique<weights::WeightCache>(residency_options(options), *mover_)
                     : nullptr),
       executor_(executor_options(options, shared), clock, mover_.get()),
@@ -238,6 +247,42 @@ void SimulatedSlice::happen() {
 
 void SimulatedSlice::start() {
   if (executor_.busy_until() <= clock_.now()) core_.start_step(clock_.now());
+}
+
+Status SimulatedSlice::check_integrity() const {
+  CAUSEWAY_TRY(core_.check_integrity());
+  if (!executor_.violation().empty()) return corrupt(executor_.violation());
+  if (!cache_) return {};
+  if (!mover_->violation().empty()) return corrupt(mover_->violation());
+  if (mover_->committed_extents() != cache_->residency().committed_extents()) {
+    return corrupt("residency and mover count different extents");
+  }
+  const SimulatedMover::Copied& copied = mover_->copied();
+  if (copied.submitted != copied.arrived + copied.failed + mover_->under_way()) {
+    return corrupt(
+        "bytes of weights were submitted that neither arrived, failed nor are on "
+        "their way");
+  }
+  if (cache_->residency().counters().brought + mover_->streamed_bytes() != copied.arrived) {
+    return corrupt("other bytes of weights are counted than have arrived");
+  }
+  return {};
+}
+
+Status SimulatedSlice::check_empty() const {
+  const kv::FrameCounts frames = core_.kv().counts();
+  if (core_.requests() != 0 || core_.step_in_flight()) return corrupt("requests are left");
+  if (!core_.observe_models().empty()) return corrupt("models are left");
+  if (frames.in_use() != 0 || frames.cached != 0) {
+    return corrupt("KV frames are left in use: " + std::to_string(frames.referenced) +
+                   " referenced, " + std::to_string(frames.quarantined) + " quarantined (" +
+                   std::to_string(frames.stranded) + " stranded), " +
+                   std::to_string(frames.cached) + " cached");
+  }
+  if (core_.observe().twins_used != 0) return corrupt("twins of KV frames are left in use");
+  if (mover_ && mover_->committed_extents() != 0) return corrupt("memory of weights is left");
+  if (mover_ && mover_->under_way() != Bytes(0)) return corrupt("copies are left under way");
+  return {};
 }
 
 void SimulatedSlice::add_to(SimulationReport& report) const {

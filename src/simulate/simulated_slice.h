@@ -26,6 +26,7 @@ class SimulatedSlice {
     SharedLink* link = nullptr;  // at the profile's rate
     SharedMemory* memory = nullptr;
     int memory_user = 0;
+    std::uint64_t seed = 0;  // so that not all have the same luck; 0: as the options say
   };
   // All are borrowed. `options` hold the profile of this slice.
   SimulatedSlice(const SimulationOptions& options, const Clock& clock, const Shared& shared);
@@ -73,6 +74,11 @@ class SimulatedSlice {
 
   engine::EngineCore& core() { return core_; }
   const engine::EngineCore& core() const { return core_; }
+  // For checkers: every invariant of engine, scheduler, KV and cache, the slow way; kCorrupt says
+  // which one is broken. And whether nothing is held, once all its models have gone.
+  Status check_integrity() const;
+  Status check_empty() const;
+  const SimulatedMover* mover() const { return mover_.get(); }
   // Adds what was counted here to what is there: of weights, steps and KV.
   void add_to(SimulationReport& report) const;
 

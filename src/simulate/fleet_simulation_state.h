@@ -1,0 +1,244 @@
+// What a simulation of a fleet remembers. Internal to this room; checkers drive it instant by
+// instant.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/slice_handle.h"
+#include "fleet/routed_requests.h"
+#include "simulate/fleet_simulation.h"
+#include "simulate/fleet_slices.h"
+
+namespace causeway::simulate {
+
+// Hears what clients do; for checkers.
+class FleetClients {
+ public:
+  virtual ~FleetClients() = default;
+  virtual void answered(const request::Output& output, Nanos at) = 0;
+  // It ends without an output of a slice.
+  virtual void refused(RequestId request, request::FinishReason reason, const Error& error) = 0;
+};
+
+// A slice under its id in the fleet, whatever runs it: what the fleet holds of it.
+class FleetPlace final : public engine::SliceHandle {
+ public:
+  FleetPlace(FleetSlices& slices, const Clock& clock, std::size_t index)
+      : slices_(slices), clock_(clock), index_(index) {}
+
+  Status submit(request::Request request) override {
+    if (lost) return unavailable("the slice is lost");
+    return slices_.ask(index_).core().submit(std::move(request), clock_.now());
+  }
+  void cancel(RequestId request) override {
+    if (!lost) slices_.ask(index_).core().cancel(request, clock_.now());
+  }
+  request::Observation observe() const override {
+    request::Observation seen;
+    if (lost) seen.lost = "simulated: the slice died";
+    return lost ? seen : slices_.at(index_)->core().observe();
+  }
+
+  std::size_t index() const { return index_; }
+
+  std::int64_t machine = 0;
+  std::int64_t parts = 1;  // of the machine, when it was opened
+  bool open = false;
+  std::map<ModelId, Bytes> attached;  // and what of them crosses the link at every step
+  std::int64_t losses = 0;
+  // From when it dies until it serves again.
+  bool lost = false;
+  bool told = false;  // the fleet has heard of it
+  Nanos heard_at = kNever;
+  Nanos back_at = kNever;
+  std::vector<RequestId> suspects;
+  std::vector<RequestId> ended;  // before it was lost; of which the fleet hears later
+
+ private:
+  FleetSlices& slices_;
+  const Clock& clock_;
+  const std::size_t index_;
+};
+
+fleet::SliceSpec slice_spec(const SimulationOptions& slice, std::int64_t models_max,
+                            std::int64_t machine);
+// Whether run_fleet() can run it.
+Status check_run(const FleetSimulationOptions& options, const Workload& workload);
+
+class FleetSimulation {
+ public:
+  // Options and workload, which are in order, and clients are borrowed.
+  FleetSimulation(const FleetSimulationOptions& options, const Workload& workload,
+                  FleetClients* clients = nullptr);
+
+  void begin();
+  // Everything of the next instant. False: nothing is left that will happen.
+  bool step();
+  FleetSimulationReport report();
+
+  // For checkers, between steps: whatever serves and had its turn in the last, the slow way, of the
+  // fleet's core after every event; what links have carried, what is in host memory, what is
+  // attached where.
+  Status check_integrity() const;
+  // Once all has ended that was to end, with lets_go: nothing is held anywhere.
+  Status check_let_go();
+  const fleet::FleetCore& core() const { return core_; }
+  Nanos now() const { return clock_.now(); }
+  // It ended although something was left to do.
+  bool cut_short() const { return cut_short_; }
+
+ private:
+  struct Loading {
+    fleet::Load load;
+    std::int64_t losses = 0;  // of its slice, when it began
+  };
+  struct Unloading {
+    fleet::Unload unload;
+    Nanos until;
+    bool tried = false;  // to leave the first of its slices
+  };
+  struct Resizing {
+    MachineResize change;
+    std::vector<fleet::SliceId> closing;  // told to, and not done yet
+    std::optional<Nanos> reopen_at;
+  };
+
+  // fleet_simulation.cc
+  static fleet::FleetSpec spec_of(const FleetSimulationOptions& options, const Workload& workload);
+  static std::vector<std::string> names_of(const std::vector<ModelShape>& models);
+  static bool resumes(const FleetSimulationOptions& options);
+  static std::int64_t places_max(const FleetSimulationOptions& options);
+  bool work_left() const;
+  Nanos next_at() const;
+  Nanos wakeup_at() const;
+  bool next_instant();
+  void arrive();
+  void settle();
+  void start_slices();
+  bool pass(request::Output& output, Nanos at);
+  void deliver(const request::Output& output, Nanos at);
+  void refused(RequestId request, request::FinishReason reason, const Error& error);
+  void tell(const fleet::Event& event);
+  request::Request made(RequestId request) const;
+  bool leaves(const fleet::Route& route);
+  // The fleet's clock.
+  Nanos fleet_now() const { return clock_.now() + skew_; }
+
+  void apply(const fleet::Route& route);
+  void apply(const fleet::Withdraw& withdraw);
+  void apply(const fleet::CancelOn& cancel) { place(cancel.slice).cancel(cancel.request); }
+  void apply(const fleet::Refuse& refuse);
+  void apply(const fleet::LoadFailed&) {}
+  void apply(const fleet::Answered& answered);
+  void apply(const fleet::ModelRemoved&) {}
+  void apply(const fleet::ModelKept&) {}
+  void apply(const fleet::Reread&) { CAUSEWAY_CHECK(false, "the catalogue stays as it is here"); }
+  void apply(const fleet::Measure& measure);
+  void apply(const fleet::Load& load);
+  void apply(const fleet::Unload& unload);
+  void apply(const fleet::Drop& drop);
+  void apply(const fleet::Resize& resize);
+
+  // fleet_simulation_loader.cc
+  void end_loads();
+  Result<Bytes> attach(const Loading& loading);
+  // True: some ended.
+  bool try_unloads();
+  bool leave(ModelId model, fleet::SliceId from);
+  bool try_unload(Unloading& one);
+  bool rests() const;
+  void let_go();
+  void leave_behind_nothing();
+  Bytes host_budget() const;
+  Bytes host_used() const;
+
+  // fleet_simulation_changes.cc
+  void befall();
+  void on(const RequestCancel& cancel);
+  void on(const SliceLoss& loss) { losses_.push_back(loss); }
+  void on(const LinkTrouble&) {}  // known from the start
+  void on(const MachineResize& resize);
+  void on(const ClockJump& jump);
+  void on(const HostPause& pause);
+  void open(std::size_t index);
+  void open_all();
+  bool lose_slices();
+  void lose(const SliceLoss& loss);
+  void tell_lost(FleetPlace& place);
+  void tell_late_ends(FleetPlace& place);
+  void tell_losses();
+  void look_after_slices();
+  Nanos next_of_slices() const;
+  void change_slices();
+  void look_at_demand();
+  bool begin_resize(const MachineResize& change);
+  bool closes(const FleetPlace& place) const;
+  bool close_slices();
+  void close(FleetPlace& place, std::size_t index);
+  void reopen();
+  const SimulationOptions& slice_options(std::int64_t parts);
+  Status check_links() const;
+  Status check_attached() const;
+
+  void add_to(const SimulatedSlice& slice, SimulationReport& sum) const;
+  std::int64_t slices_open() const;
+
+  const ModelShape& shape(ModelId model) const {
+    return options_.slice.models[static_cast<std::size_t>(model.value)];
+  }
+  FleetPlace& place(fleet::SliceId id) { return places_[static_cast<std::size_t>(id.value)]; }
+  SimulatedSlice& slice(fleet::SliceId id) {
+    return slices_.ask(static_cast<std::size_t>(id.value));
+  }
+
+  const FleetSimulationOptions& options_;
+  const Workload& workload_;
+  FleetClients* const clients_;
+  const bool resumes_;
+  // Of a slice, by how many of them a machine is divided into; but for gpu_parts.
+  std::map<std::int64_t, SimulationOptions> by_parts_;
+  ManualClock clock_;
+  Nanos skew_;                         // of the fleet's clock
+  std::vector<SharedLink> links_;      // by machine
+  std::vector<Bytes> submitted_past_;  // likewise: by slices that are no more
+  fleet::FleetSpec spec_;
+  fleet::FleetCore core_;
+  LatencyRecorder recorder_;
+  FleetSlices slices_;
+  std::deque<FleetPlace> places_;  // by the ids of slices
+  std::size_t arrived_ = 0;
+  bool cut_short_ = false;
+  Status broken_;                        // the first rule of the fleet's core; where clients check
+  std::deque<fleet::Event> events_;      // to be told, in this order
+  std::multimap<Nanos, Loading> loads_;  // under way, by their ends
+  std::vector<Unloading> unloads_;
+  std::map<ModelId, bool> home_;         // in host memory; false: on its way
+  fleet::RoutedRequests routed_;         // where requests go on on other slices
+  std::unordered_set<RequestId> given_;  // likewise: that have been with a slice
+
+  // What befalls it.
+  std::size_t befallen_ = 0;           // of the faults
+  std::vector<SliceLoss> losses_;      // of this instant
+  std::deque<MachineResize> resizes_;  // wanted, and not begun
+  Nanos try_resizes_at_ = kNever;
+  Nanos paused_until_;
+  std::optional<Resizing> resizing_;
+  std::int64_t slices_lost_ = 0;
+  bool asked_to_leave_ = false, all_left_ = false;
+
+  std::optional<GpuParts> parts_;  // where a GPU is divided
+  SharedMemory memory_;
+  std::vector<Nanos> targets_;  // between tokens, of each model
+  Nanos look_at_;
+  SimulationReport past_;  // of slices that were closed
+};
+
+}  // namespace causeway::simulate
