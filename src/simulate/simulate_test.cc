@@ -270,6 +270,58 @@ TEST(SimulatedExecutor, AStepOfWhichACopyFailsChoosesWrongTokens) {
   EXPECT_EQ(cold.executor.violation(), "");
 }
 
+// A device on which two steps may be in flight, with a model that is always there.
+struct TwoAhead {
+  TwoAhead()
+      : executor({.profile = slow_steps(),
+                  .faults = {},
+                  .shadow_frames = 1,
+                  .tokens_per_block_max = 8,
+                  .steps_in_flight_max = 2},
+                 clock) {
+    ModelShape shape;
+    shape.vocab = 100;
+    shape.tokens_per_block = Tokens(8);
+    executor.add_model(ModelId(0), shape, WeightSource::kMemory);
+  }
+
+  // Each step is of the one token that follows.
+  Status step(TokenId token) {
+    request::Batch batch;
+    batch.step = StepId(place);
+    batch.model = ModelId(0);
+    batch.tokens = {token};
+    batch.frames = {FrameId(0)};
+    batch.entries.resize(1);
+    batch.entries[0].context = place++;
+    batch.entries[0].token_count = 1;
+    batch.entries[0].frame_count = 1;
+    batch.entries[0].samples = true;
+    return executor.submit(batch, {});
+  }
+  TokenId chosen() { return executor.wait(Nanos(0)).value().sampled.at(0).token.token; }
+
+  ManualClock clock;
+  SimulatedExecutor executor;
+  std::int32_t place = 0;
+};
+
+TEST(SimulatedExecutor, AStepKnowsTheTokenOfOneThatEndedUnheard) {
+  TwoAhead device;
+  const TokenId first = 1, pending = request::pending_token(0);
+  ASSERT_TRUE(device.step(first).ok());
+  ASSERT_TRUE(device.step(pending).ok());
+  device.clock.set(seconds(1));  // the host was paused: both have ended
+  const TokenId second = device.chosen();
+  EXPECT_EQ(second, expected_token(ModelId(0), std::vector{first}, 100));
+  ASSERT_TRUE(device.step(pending).ok());  // of the second step, of which the host has not heard
+  const TokenId third = device.chosen();
+  EXPECT_EQ(third, expected_token(ModelId(0), std::vector{first, second}, 100));
+  device.clock.set(seconds(2));
+  EXPECT_EQ(device.chosen(), expected_token(ModelId(0), std::vector{first, second, third}, 100));
+  EXPECT_EQ(device.executor.violation(), "");
+}
+
 TEST(SimulatedExecutor, FindsStepsThatReadWhatIsNotThere) {
   weights::WeightView other = kStaged;
   other.value = 2;

@@ -160,6 +160,7 @@ Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weig
   counters_.tokens_pending +=
       std::count_if(step->batch.tokens.begin(), step->batch.tokens.end(), request::is_pending);
   counters_.between_ranges += streamed_ ? 1 : 0;
+  if (resident_.empty()) learn_from_ended(*step);
   step->launched = launches_.launch(step->batch, shape, clock_.now());
   resident_.push_back(std::move(step));
   enqueue({.step = resident_.back().get(), .range = {}}, clock_.now());
@@ -292,17 +293,23 @@ void SimulatedExecutor::end_item() {
   if (!stream_.empty()) begin(stream_.front(), item.ends);
 }
 
-// The step behind it learns what it chose.
+void SimulatedExecutor::learn(Step& next, const Ended& before) {
+  request::resolve_pending(next.batch, before.result.sampled);
+  next.shadow.after_failure = before.is_void || !before.result.error.empty();
+}
+
+void SimulatedExecutor::learn_from_ended(Step& next) const {
+  const auto before = std::find_if(ended_.rbegin(), ended_.rend(),
+                                   [](const Ended& ended) { return !ended.streams; });
+  if (before != ended_.rend()) learn(next, *before);
+}
+
 void SimulatedExecutor::end_resident(Nanos at) {
   const std::unique_ptr<Step> step = std::move(resident_.front());
   resident_.pop_front();
   step->is_void = poisoned(*step);
   end_step(*step, at);
-  if (resident_.empty()) return;
-  Step& next = *resident_.front();
-  const request::StepResult& result = ended_.back();
-  request::resolve_pending(next.batch, result.sampled);
-  next.shadow.after_failure = step->is_void || !result.error.empty();
+  if (!resident_.empty()) learn(*resident_.front(), ended_.back());
 }
 
 void SimulatedExecutor::end_range(std::size_t index, Nanos at) {
@@ -326,14 +333,16 @@ void SimulatedExecutor::end_step(Step& step, Nanos at) {
     for (request::SampledToken& sampled : step.result.sampled) sampled.token.token ^= 1;
   }
   if (shadow_ && !step.is_void && step.result.error.empty()) shadow_->complete(step.shadow);
-  ended_.push_back(std::move(step.result));
+  ended_.push_back({.result = std::move(step.result),
+                    .streams = step.model->shape->cached.streams(),
+                    .is_void = step.is_void});
 }
 
 std::optional<request::StepResult> SimulatedExecutor::wait(Nanos) {
   CAUSEWAY_CHECK(!resident_.empty() || streamed_ || !ended_.empty(), "no step is in flight");
   advance();
   if (ended_.empty()) return std::nullopt;
-  request::StepResult result = std::move(ended_.front());
+  request::StepResult result = std::move(ended_.front().result);
   ended_.pop_front();
   return result;
 }

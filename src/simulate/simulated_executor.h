@@ -214,6 +214,11 @@ class SimulatedExecutor final : public engine::StepExecutor {
     std::size_t ended = 0;      // likewise
     Nanos next_from;            // the next is enqueued then at the earliest
   };
+  struct Ended {
+    request::StepResult result;
+    bool streams = false;
+    bool is_void = false;  // of the step
+  };
   // Of the device: a resident step, or a range of a streamed one.
   struct StreamItem {
     Step* step = nullptr;
@@ -253,6 +258,10 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void end_range(std::size_t index, Nanos at);
   // Its result is the last that has ended.
   void end_step(Step& step, Nanos at);
+  // What a resident step chose is known to the one behind it.
+  static void learn(Step& next, const Ended& before);
+  // From one that has ended, and of which the host has not heard.
+  void learn_from_ended(Step& next) const;
   // When the next range may be enqueued, as far as that is known.
   std::optional<Nanos> next_range_at() const;
 
@@ -292,8 +301,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // In flight.
   std::deque<std::unique_ptr<Step>> resident_;
   std::unique_ptr<Step> streamed_;
-  std::deque<StreamItem> stream_;          // the first runs
-  std::deque<request::StepResult> ended_;  // that wait() has not returned
+  std::deque<StreamItem> stream_;  // the first runs
+  std::deque<Ended> ended_;        // that wait() has not returned
   SimulatedCounters counters_;
   std::string violation_;
 };
