@@ -106,7 +106,7 @@ void expect_hard_cases(const HistoryReport& sum, std::int64_t histories) {
   EXPECT_GT(sum.errors_of_kv_copies, 0);
   EXPECT_GT(sum.extents_to_kv, histories / 10);
   EXPECT_GT(sum.extents_to_weights, histories / 10);
-  if (histories > 1'000) EXPECT_GT(sum.extents_failed, 0);  // in one of a thousand
+  EXPECT_GE(sum.extents_failed, histories / 10'000);
 }
 
 // Requests that nothing befell have the same answer however many steps are in flight.
