@@ -26,6 +26,24 @@ TEST(FleetSimulation, OneSliceServesAsTheSliceAlone) {
   EXPECT_NEAR(fleet_ms, alone.total.tpot.mean() * 1e-6, 0.1 * fleet_ms);
 }
 
+// No prompt repeats another here.
+TEST(FleetSimulation, WithoutPrefixCachingTimesAreTheSame) {
+  FleetSimulationOptions options = make_options(3, 2);
+  options.keep_requests = true;
+  options.slice.fast_forward = true;
+  const Workload workload = make_workload(200, 20, 3);
+  const auto cached = run_well(options, workload);
+  options.slice.prefix_caching = false;
+  const auto plain = run_well(options, workload);
+  EXPECT_GT(cached.serving.engine.prefix_queried_tokens, 0);
+  EXPECT_EQ(plain.serving.engine.prefix_queried_tokens, 0);
+  EXPECT_EQ(cached.serving.total.completed, 200);
+  ASSERT_EQ(plain.requests.size(), cached.requests.size());
+  for (std::size_t i = 0; i < plain.requests.size(); ++i) {
+    EXPECT_EQ(plain.requests[i].token_times, cached.requests[i].token_times) << "request " << i;
+  }
+}
+
 TEST(FleetSimulation, ManyModelsOnFewSlicesAllEnd) {
   for (const auto kind : {fleet::PlacementKind::kBandwidth, fleet::PlacementKind::kRandom,
                           fleet::PlacementKind::kLocality, fleet::PlacementKind::kShared}) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -31,6 +32,19 @@ void append(const Piece& piece, const Remainder& of_vocab, std::vector<TokenId>&
   for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(piece.count); ++i) {
     tokens.push_back(static_cast<TokenId>(of_vocab.of(mix64(seed + i))));
   }
+}
+
+request::Request request_with(std::vector<TokenId> prompt, const Arrival& arrival,
+                              std::int64_t index) {
+  request::Request request;
+  request.id = RequestId(index);
+  request.model = ModelId(static_cast<std::int64_t>(arrival.model));
+  request.prompt = std::move(prompt);
+  request.max_tokens = arrival.output;
+  request.slo = arrival.slo;
+  request.priority = arrival.priority;
+  request.arrival = arrival.at;
+  return request;
 }
 
 }  // namespace
@@ -140,15 +154,12 @@ std::vector<TokenId> prompt_tokens(const Arrival& arrival, std::int64_t index, s
 }
 
 request::Request request_of(const Arrival& arrival, std::int64_t index, std::int64_t vocab) {
-  request::Request request;
-  request.id = RequestId(index);
-  request.model = ModelId(static_cast<std::int64_t>(arrival.model));
-  request.prompt = prompt_tokens(arrival, index, vocab);
-  request.max_tokens = arrival.output;
-  request.slo = arrival.slo;
-  request.priority = arrival.priority;
-  request.arrival = arrival.at;
-  return request;
+  return request_with(prompt_tokens(arrival, index, vocab), arrival, index);
+}
+
+request::Request blank_request_of(const Arrival& arrival, std::int64_t index) {
+  const auto tokens = static_cast<std::size_t>(std::max<std::int64_t>(0, arrival.prompt.count));
+  return request_with(std::vector<TokenId>(tokens), arrival, index);
 }
 
 }  // namespace causeway::simulate

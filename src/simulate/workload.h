@@ -76,5 +76,7 @@ std::vector<TokenId> prompt_tokens(const Arrival& arrival, std::int64_t index, s
 
 // The arrival as a request of that id, for the model of its index.
 request::Request request_of(const Arrival& arrival, std::int64_t index, std::int64_t vocab);
+// The same with a prompt of zeros: where requests share no KV, nothing depends on its tokens.
+request::Request blank_request_of(const Arrival& arrival, std::int64_t index);
 
 }  // namespace causeway::simulate

@@ -193,6 +193,9 @@ class Replay final : public Command {
     size("--kv-host-memory-bytes", kv_host_bytes_,
          "host memory for KV of requests that give up theirs; default: none");
     size("--kv-frame-bytes", frame_bytes_, "size of a KV frame; default: 4MB");
+    group(app.add_flag("--no-enable-prefix-caching", no_prefix_caching_,
+                       "requests share no KV, as --no-enable-prefix-caching of serve: the same "
+                       "times, sooner, where no prompt repeats another"));
     fleet_options_.declare(app, 0, kGroup);
     rotation_.declare_policy(app, kGroup);
     group(app.add_option("--max-num-seqs", fleet_.slice.schedule.running_max,
@@ -245,6 +248,7 @@ class Replay final : public Command {
     slice.kv_memory = bytes_of(kv_bytes_);
     slice.kv_host_memory = bytes_of(kv_host_bytes_);
     slice.seed = options_.seed;
+    slice.prefix_caching = !no_prefix_caching_;
     CAUSEWAY_TRY(rotation_.apply(slice.schedule, slice.rotation, slice.kv_host_memory));
     CAUSEWAY_TRY(chunk_.apply(slice.schedule));
     CAUSEWAY_TRY(switching_.apply(slice));
@@ -262,7 +266,7 @@ class Replay final : public Command {
   std::string url_, api_key_, json_file_, beside_;
   double ready_seconds_ = 0, timeout_seconds_ = 120;
   double slo_ttft_ms_ = 1000, slo_tpot_ms_ = 100, zipf_ = -1;
-  bool per_model_ = false, simulate_ = false;
+  bool per_model_ = false, simulate_ = false, no_prefix_caching_ = false;
   bench::ReplayOptions options_;
   bench::ReplayTarget target_;
   std::string hardware_ = "h200", models_dir_, catalogue_kind_ = "dense";
