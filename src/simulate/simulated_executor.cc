@@ -18,6 +18,15 @@ Nanos step_least_of(const ModelShape& shape, const HardwareProfile& profile) {
   return std::min(decodes, step_duration(work_of(one, shape), profile));
 }
 
+// They are where an entry has one token.
+std::int64_t tokens_pending(const request::Batch& batch) {
+  return std::count_if(
+      batch.entries.begin(), batch.entries.end(), [&](const request::BatchEntry& entry) {
+        return entry.token_count == 1 &&
+               request::is_pending(batch.tokens[static_cast<std::size_t>(entry.token_begin)]);
+      });
+}
+
 }  // namespace
 
 SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
@@ -157,8 +166,7 @@ Status SimulatedExecutor::submit(request::Batch batch, weights::StepWeights weig
     return {};
   }
   counters_.steps_ahead += resident_.empty() ? 0 : 1;
-  counters_.tokens_pending +=
-      std::count_if(step->batch.tokens.begin(), step->batch.tokens.end(), request::is_pending);
+  counters_.tokens_pending += tokens_pending(step->batch);
   counters_.between_ranges += streamed_ ? 1 : 0;
   if (resident_.empty()) learn_from_ended(*step);
   step->launched = launches_.launch(step->batch, shape, clock_.now());
