@@ -9,10 +9,32 @@
 namespace causeway::engine {
 namespace {
 
-// Whether the next token depends on its place only, and cannot end the sequence.
-bool is_plain(const request::Request& request) {
+// Whether the next token depends on its place only, cannot end the sequence, and is all that is
+// wanted of a step.
+bool is_plain(const Sequence& sequence) {
+  const request::Request& request = sequence.request;
   return request.stop_tokens.empty() && request.logit_bias.empty() &&
-         request.allowed_tokens.empty() && !request.sampling.penalised();
+         request.allowed_tokens.empty() && !request.sampling.penalised() &&
+         request.pooling == request::Pooling::kNone && !sequence.scoring &&
+         sequence.matcher == nullptr;
+}
+
+// Whether a step gives a token to each of those that the step behind it computes.
+bool samples_all(const schedule::Decision& step, const schedule::Decision& behind) {
+  return std::equal(step.runs.begin(), step.runs.end(), behind.runs.begin(), behind.runs.end(),
+                    [](const schedule::Run& run, const schedule::Run& next) {
+                      return run.samples && run.request == next.request;
+                    });
+}
+
+// A step with prompts has passed: in its place there is one like the other, a token before it.
+void decode_in_place_of(StepInFlight& step, const StepInFlight& other) {
+  const auto is_prompt = [](const schedule::Run& run) { return run.tokens.count != 1; };
+  auto& runs = step.decision.runs;
+  if (std::none_of(runs.begin(), runs.end(), is_prompt)) return;
+  step.decision = other.decision;
+  step.computes = other.computes;
+  for (schedule::Run& run : runs) run.context -= Tokens(1);
 }
 
 // Whether two steps read their weights in the same places, and will while no request arrives.
@@ -41,7 +63,7 @@ bool EngineCore::State::is_calm() const {
     cache->views_now(model, now);
     if (!alike(first.weights, now) || !alike(second.weights, now)) return false;
   }
-  return scheduler.only_decodes(first.decision) && scheduler.only_decodes(second.decision);
+  return samples_all(first.decision, second.decision) && scheduler.only_decodes(second.decision);
 }
 
 std::int64_t EngineCore::State::calm_steps() const {
@@ -53,7 +75,7 @@ std::int64_t EngineCore::State::calm_steps() const {
   for (std::size_t i = 0; i < first.sequences.size(); ++i) {
     const Sequence* sequence = first.sequences[i];
     if (sequence == nullptr || second.sequences[i] != sequence) return 0;
-    if (!is_plain(sequence->request)) return 0;
+    if (!is_plain(*sequence)) return 0;
     // The steps in flight sample two of its tokens. The step that samples its last token ends it,
     // and so differs from those before.
     const std::int64_t left = sequence->request.max_tokens.count - sequence->output_tokens();
@@ -66,6 +88,16 @@ std::int64_t EngineCore::State::calm_steps() const {
   }
   CAUSEWAY_DCHECK(frames >= 0, "calm steps give frames back");
   return frames <= kv.counts().available() ? steps : 0;
+}
+
+std::int64_t EngineCore::State::prompt_tokens_of(const StepInFlight& step) const {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < step.sequences.size(); ++i) {
+    const schedule::Run& run = step.decision.runs[i];
+    const std::int64_t of_prompt = (step.sequences[i]->prompt - run.context).count;
+    sum += std::clamp<std::int64_t>(of_prompt, 0, run.tokens.count);
+  }
+  return sum;
 }
 
 void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
@@ -91,6 +123,7 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
     kv.commit(sequence->request.id, sequence->tokens, in_flight);
   }
   scheduler.repeat_step(second.decision, steps, last_end);
+  decode_in_place_of(first, second);
   for (StepInFlight* step : {&first, &second}) {
     step->id = StepId(step->id.value + steps);
     step->started = last_end;
@@ -165,6 +198,7 @@ std::vector<RequestId> EngineCore::run_calm_steps(std::int64_t steps, Nanos last
   request::Observation& counters = state.models.at(model).counters;
   counters.steps += steps;
   counters.generated_tokens += steps * std::ssize(requests);
+  counters.prompt_tokens += state.prompt_tokens_of(state.lanes[0].oldest());
   state.device_busy += busy;
   state.run_calm_steps(steps, last_end, sampled);
   if (state.cache != nullptr && state.cache->knows(model)) {

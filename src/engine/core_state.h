@@ -269,6 +269,8 @@ class EngineCore::State {
   std::int64_t calm_steps() const;
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   void run_calm_steps(std::int64_t steps, Nanos last_end, const SampledTokens& sampled);
+  // How many tokens of prompts it computes.
+  std::int64_t prompt_tokens_of(const StepInFlight& step) const;
 
   // The requests that have not ended, in the order of their ids, so that an action on all of them
   // happens in the same order every time.

@@ -17,7 +17,7 @@ bool Scheduler::only_decodes(const Decision& decision) const {
   if (std::ssize(decision.runs) != state.running_total) return false;
   for (const Run& run : decision.runs) {
     const Slot& slot = state.table[static_cast<SlotIndex>(run.sequence.value)];
-    if (!slot.live || !slot.facts.running || !slot.facts.answered || slot.voided) return false;
+    if (!slot.live || !slot.facts.running || slot.voided) return false;
     if (run.tokens.count != 1 || !run.samples) return false;
   }
   return true;
@@ -32,6 +32,8 @@ void Scheduler::repeat_step(const Decision& decision, std::int64_t times, Nanos 
     Slot& slot = state_->table[static_cast<SlotIndex>(run.sequence.value)];
     CAUSEWAY_DCHECK(slot.live && slot.facts.running, "a calm step only decodes");
     slot.facts.last_progress = slot.facts.last_token = last_end;
+    if (!slot.facts.answered) slot.facts.first_token = last_end;
+    slot.facts.answered = true;
     slot.facts.output += Tokens(times);
     slot.facts.known += Tokens(times);
     slot.facts.computed += Tokens(times);

@@ -109,14 +109,17 @@ void LatencyRecorder::record_tokens(std::span<const RequestId> requests,
                                     std::span<const Nanos> times) {
   for (const RequestId request : requests) {
     const auto at = live_.find(request);
-    CAUSEWAY_CHECK(at != live_.end() && at->second.tokens > 0, "tokens of a request without any");
+    CAUSEWAY_CHECK(at != live_.end(), "tokens of a request that does not live");
     Live& live = at->second;
     LatencyReport& report = report_of(live);
     for (const Nanos now : times) {
-      record_gap(live, report, now);
+      if (live.tokens++ > 0) {
+        record_gap(live, report, now);
+      } else {
+        live.first_token = now;
+      }
       live.last_token = now;
     }
-    live.tokens += std::ssize(times);
     report.output_tokens += std::ssize(times);
     if (served_.empty()) continue;
     std::vector<Nanos>& all = served_[static_cast<std::size_t>(request.value)].token_times;

@@ -59,7 +59,7 @@ class LatencyRecorder {
   // It ends, now, without having been served; or its client has gone.
   void refused(RequestId request, Nanos now, bool cancelled = false);
   void record(const request::Output& output, Nanos now);
-  // Each of the requests, which have tokens already, got one at each of these times.
+  // Each of the requests got a token at each of these times.
   void record_tokens(std::span<const RequestId> requests, std::span<const Nanos> times);
 
   std::int64_t live() const { return static_cast<std::int64_t>(live_.size()); }

@@ -16,13 +16,17 @@ void SimulatedExecutor::repeated_ends(std::int64_t steps, std::vector<Nanos>& en
   if (resident_.size() != 2 || stream_.size() != 2 || !ended_.empty()) return;
   if (mover_ != nullptr && mover_->copies_at(clock_.now())) return;
   const Step& second = *resident_.back();
-  if (launches_.until() > clock_.now() || !launches_.has_graph(second.batch)) return;
+  // The first may have to be launched yet, but no other.
+  const StreamItem& first = stream_.front();
+  if (first.waits_until.value_or(clock_.now()) < launches_.until()) return;
+  if (!launches_.has_graph(second.batch)) return;
   if (groups_read(second) != groups_read(*resident_.front())) return;
   const ModelShape& shape = *second.model->shape;
   StepTokens tokens = tokens_of(second.batch);
   const StepDurations durations(work_of(tokens, shape), options_.profile);
   const auto kv_per_token = static_cast<double>(shape.kv_per_token.count);
-  Nanos end = stream_.front().ends;
+  Nanos end = first.ends;
+  if (first.waits_until) end = *first.waits_until + computes(*first.step, *first.waits_until);
   ends.reserve(static_cast<std::size_t>(steps + 1));
   ends.push_back(end);
   for (std::int64_t i = 0; i < steps; ++i) {
@@ -33,12 +37,29 @@ void SimulatedExecutor::repeated_ends(std::int64_t steps, std::vector<Nanos>& en
   }
 }
 
+void SimulatedExecutor::begin_launched() {
+  StreamItem& first = stream_.front();
+  if (first.waits_until && *first.waits_until < clock_.now()) run(first, *first.waits_until);
+}
+
+bool SimulatedExecutor::begins_answers() const {
+  const auto& entries = resident_.front()->batch.entries;
+  return std::any_of(entries.begin(), entries.end(), [](const request::BatchEntry& entry) {
+    return entry.token_count > 1 || entry.context + entry.token_count <= entry.prompt_tokens;
+  });
+}
+
 void SimulatedExecutor::repeat(std::span<const Nanos> ends, Nanos next_end) {
   const std::int64_t times = std::ssize(ends);
   CAUSEWAY_CHECK(times > 0 && resident_.size() == 2 && stream_.size() == 2, "no steps to repeat");
   Step& running = *resident_.front();
   Step& next = *resident_.back();
   const auto more = static_cast<std::int32_t>(times);
+  if (begins_answers()) {
+    running.batch.tokens = next.batch.tokens;
+    running.batch.entries = next.batch.entries;
+    for (request::BatchEntry& entry : running.batch.entries) entry.context -= 1;
+  }
   for (Step* step : {&running, &next}) {
     step->batch.step = StepId(step->batch.step.value + times);
     step->result.step = step->batch.step;

@@ -147,7 +147,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   const SimulatedCounters& counters() const { return counters_; }
   // The request has all its tokens: it is not computed again.
   void forget(RequestId request) { computed_.erase(request); }
-  // Fast-forward (simulated_calm.cc). Fills `ends` with when the step that runs ends, and `steps`
+  // Fast-forward (simulated_calm.cc). Fills `ends` with when the first step ends, and `steps`
   // that follow it, which are as the one behind it, each of a token more for each of its sequences.
   // Empty: that cannot be told: something may go wrong by chance, or copies are under way.
   void repeated_ends(std::int64_t steps, std::vector<Nanos>& ends) const;
@@ -156,8 +156,16 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void repeat(std::span<const Nanos> ends, Nanos next_end);
   // Less than any step of the model takes.
   Nanos step_least(ModelId model) const { return models_.at(model).step_least; }
-  // When the step that runs began.
-  Nanos began() const { return resident_.front()->began; }
+  // When the step that runs began, or when it will have been launched.
+  Nanos began() const { return stream_.front().waits_until.value_or(resident_.front()->began); }
+  // The same, or from when the engine waits for it.
+  Nanos awaited_since() const {
+    return stream_.front().waits_until ? resident_.front()->submitted : began();
+  }
+  // It begins, if it was launched before now.
+  void begin_launched();
+  // Whether the step that runs gives a sequence its first token, or may.
+  bool begins_answers() const;
   // The token that it samples there.
   TokenId token_at(RequestId request, std::int64_t place) const {
     return token_at(request, place, resident_.front()->model->of_vocab);

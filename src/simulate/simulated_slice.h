@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "base/clock.h"
 #include "engine/engine_core.h"
@@ -85,6 +87,9 @@ class SimulatedSlice {
  private:
   void look_ahead_at_steps();
   void look_ahead_at_copies();
+  // Steps that ended then have passed. What comes behind them ends at `next_end`.
+  std::vector<RequestId> run_calm_steps(std::span<const Nanos> ends, Nanos next_end);
+  void hear_of_step(Nanos at);
   // How its weights lie, if not as the shape says: as one group, or some of them and a ring.
   Result<std::optional<weights::CachedModel>> placed(const ModelShape& shape) const;
 
@@ -97,6 +102,7 @@ class SimulatedSlice {
   SimulatedExecutor executor_;
   engine::EngineCore core_;
   std::vector<Nanos> ahead_;               // when calm steps end, and the first that is not
+  bool last_ahead_ = false;                // of these, the last is the last of all
   Nanos after_ahead_;                      // no step behind these ends sooner
   std::vector<Nanos> copies_ahead_;        // when copies end
   std::optional<Nanos> copies_looked_at_;  // those before need not be looked at
