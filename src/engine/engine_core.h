@@ -116,9 +116,9 @@ class EngineCore {
   void check_timeout(Nanos now);
 
   // Fast-forward (core_calm.cc, docs/design/simulate.md). How many of the next steps may end
-  // without being looked at one by one: two are in flight that decode all sequences there are, all
-  // of one model whose weights are cached, and until so many have ended, unless something is asked
-  // of this core, each gives each of them a token and begins another one like it.
+  // without being looked at one by one: two are in flight, the second decodes all sequences, which
+  // are of one model whose weights are cached, and until so many have ended, unless something is
+  // asked of this core, each gives each of them a token and begins another one like the second.
   std::int64_t calm_steps() const;
   // Only steps that end before this count; nullopt: all do.
   std::optional<Nanos> calm_until() const;
