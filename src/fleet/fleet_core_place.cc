@@ -349,6 +349,7 @@ void FleetCore::State::start_leaving(Model& model) {
   enter(model, ModelPhase::kLeaving);
   std::vector<SliceId> leaves;
   for (const auto& [slice, crosses] : model.there) {
+    if (CAUSEWAY_PLANTED(57)) break;  // planted bug: it leaves the slice that serves it alone
     if ((model.drops || model.told) && slice != model.slice) leaves.push_back(slice);
   }
   leaves.push_back(model.slice);

@@ -268,9 +268,9 @@ void SimulatedMover::queue(Pending pending) {
   free = std::max({free, out_until_, shared_ != nullptr ? shared_->read_until : read_until_});
   for (; place != link_.end(); ++place) {
     const Nanos begins = std::max(free, now);
-      place->ends = free =
-          shared_ == nullptr ? begins + place->takes : shared_->rates.end_of(begins, place->takes);
-      set_end(place->command, free);
+    place->ends = free =
+        shared_ == nullptr ? begins + place->takes : shared_->rates.end_of(begins, place->takes);
+    set_end(place->command, free);
     if (shared_ != nullptr) shared_->uses.push_back({begins, free});
   }
   if (shared_ == nullptr) return;
