@@ -153,7 +153,9 @@ void FleetSimulation::tell(const fleet::Event& event) {
 
 request::Request FleetSimulation::made(RequestId request) const {
   const Arrival& arrival = workload_[static_cast<std::size_t>(request.value)];
-  if (!options_.slice.prefix_caching) return blank_request_of(arrival, request.value);
+  // The checker of KV makes answers of what prompts say; nothing else reads them.
+  const bool blank = !options_.slice.prefix_caching && !options_.slice.shadow_kv;
+  if (blank) return blank_request_of(arrival, request.value);
   return request_of(arrival, request.value, options_.slice.models[arrival.model].vocab);
 }
 
