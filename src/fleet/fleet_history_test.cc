@@ -1,23 +1,15 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 
 #include "base/testing/rounds.h"
+#include "base/testing/seed_range.h"
 #include "fleet/testing/fleet_history.h"
 
 namespace causeway::fleet::fleet_history_test {
 namespace {
-
-// As many as that, or as CAUSEWAY_FLEET_HISTORIES says: for runs of hours.
-int histories() {
-  constexpr int kHistories = rounds(5000);
-  const char* const chosen = std::getenv("CAUSEWAY_FLEET_HISTORIES");  // tidy: a test's own
-  return chosen != nullptr ? std::max(1, std::atoi(chosen)) : kHistories;
-}
 
 // A failed CHECK aborts: say which history it was.
 volatile std::sig_atomic_t seed_running = 0;
@@ -82,8 +74,8 @@ void expect_asks(const testing::FleetHistoryReport& sum, int histories) {
 // One history with --gtest_random_seed=N, all of them without.
 TEST(FleetHistory, RulesHoldAfterEveryEvent) {
   const int only = GTEST_FLAG_GET(random_seed);
-  const int kHistories = histories();
-  const int first = only != 0 ? only : 1, last = only != 0 ? only : kHistories;
+  const SeedRange all = seeds_of("CAUSEWAY_FLEET_HISTORIES", rounds(5000));
+  const int first = only != 0 ? only : all.first, last = only != 0 ? only : all.last;
   std::cout << "histories of seeds " << first << " to " << last << "\n";
   std::signal(SIGABRT, report_seed);
   testing::FleetHistoryReport sum;
@@ -128,25 +120,26 @@ TEST(FleetHistory, RulesHoldAfterEveryEvent) {
             << " times none opened)\n";
   if (only != 0) return;
   // A checker that never sees the hard cases proves nothing.
-  EXPECT_GT(sum.counters.routed, 5 * kHistories);
-  EXPECT_GT(sum.counters.refused, kHistories);
-  EXPECT_GT(sum.cancelled, kHistories / 2);
-  EXPECT_GT(sum.loads_failed, kHistories / 10);
-  EXPECT_GT(sum.kept, kHistories / 20);
-  EXPECT_GT(sum.counters.unloads, kHistories / 2);
-  EXPECT_GT(sum.counters.loads_lost, kHistories / 10);
-  EXPECT_GT(sum.counters.drains, kHistories / 10);
-  EXPECT_GT(sum.counters.best_effort, kHistories / 10);
-  EXPECT_GT(sum.counters.moves, kHistories / 10);
-  EXPECT_GT(sum.drops, kHistories / 20);
-  EXPECT_GT(sum.counters.resumed, kHistories / 10);
-  EXPECT_GT(sum.ended_late, kHistories / 100);
-  EXPECT_GT(sum.stalls, kHistories / 10);
-  EXPECT_GT(sum.counters.resizes, kHistories / 4);
-  EXPECT_GT(sum.counters.withdrawn, kHistories / 10);
-  EXPECT_GT(sum.opened_none, kHistories / 100);
-  expect_asks(sum, kHistories);
-  expect_losses(sum, kHistories);
+  const int histories = all.count();
+  EXPECT_GT(sum.counters.routed, 5 * histories);
+  EXPECT_GT(sum.counters.refused, histories);
+  EXPECT_GT(sum.cancelled, histories / 2);
+  EXPECT_GT(sum.loads_failed, histories / 10);
+  EXPECT_GT(sum.kept, histories / 20);
+  EXPECT_GT(sum.counters.unloads, histories / 2);
+  EXPECT_GT(sum.counters.loads_lost, histories / 10);
+  EXPECT_GT(sum.counters.drains, histories / 10);
+  EXPECT_GT(sum.counters.best_effort, histories / 10);
+  EXPECT_GT(sum.counters.moves, histories / 10);
+  EXPECT_GT(sum.drops, histories / 20);
+  EXPECT_GT(sum.counters.resumed, histories / 10);
+  EXPECT_GT(sum.ended_late, histories / 100);
+  EXPECT_GT(sum.stalls, histories / 10);
+  EXPECT_GT(sum.counters.resizes, histories / 4);
+  EXPECT_GT(sum.counters.withdrawn, histories / 10);
+  EXPECT_GT(sum.opened_none, histories / 100);
+  expect_asks(sum, histories);
+  expect_losses(sum, histories);
 }
 
 }  // namespace

@@ -1,23 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 
+#include "base/testing/seed_range.h"
 #include "simulate/testing/fleet_engines_history.h"
 
 namespace causeway::simulate::fleet_engines_history_test {
 namespace {
-
-// A twentieth of those of one engine, or as many as CAUSEWAY_ENGINE_HISTORIES says: for runs of
-// hours.
-int engine_histories() {
-  constexpr int kHistories = CAUSEWAY_HISTORIES / 20;
-  const char* const chosen = std::getenv("CAUSEWAY_ENGINE_HISTORIES");  // tidy: a test's own
-  return chosen != nullptr ? std::max(1, std::atoi(chosen)) : kHistories;
-}
 
 // A failed CHECK aborts: say which history it was.
 volatile std::sig_atomic_t fleet_seed_running = 0;
@@ -102,10 +93,11 @@ void expect_hard_cases(const EnginesSum& sum, int histories) {
   EXPECT_GT(sum.pauses, histories / 10);
 }
 
-// One history with --gtest_random_seed=N, all of them without.
+// One history with --gtest_random_seed=N; without, a twentieth of those of one engine.
 TEST(FleetEngines, RulesHoldAtEveryInstant) {
-  const int only = GTEST_FLAG_GET(random_seed), histories = engine_histories();
-  const int first = only != 0 ? only : 1, last = only != 0 ? only : histories;
+  const int only = GTEST_FLAG_GET(random_seed);
+  const SeedRange all = seeds_of("CAUSEWAY_ENGINE_HISTORIES", CAUSEWAY_HISTORIES / 20);
+  const int first = only != 0 ? only : all.first, last = only != 0 ? only : all.last;
   std::cout << "histories of seeds " << first << " to " << last << "\n";
   std::signal(SIGABRT, report_fleet_seed);
   EnginesSum sum;
@@ -118,7 +110,7 @@ TEST(FleetEngines, RulesHoldAtEveryInstant) {
   }
   std::signal(SIGABRT, SIG_DFL);
   print_engines(sum);
-  if (only == 0 && histories >= 100) expect_hard_cases(sum, histories);
+  if (only == 0 && all.count() >= 500) expect_hard_cases(sum, all.count());
 }
 
 TEST(FleetEngines, TheSameSeedGivesTheSameHistory) {
