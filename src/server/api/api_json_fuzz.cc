@@ -64,7 +64,7 @@ void check(const Prepared& prepared) {
 // A later request goes on from this answer, or is told why not.
 void go_on(const std::string& response) {
   ChatBody chat;
-  chat.messages.push_back(Json{{"role", "user"}, {"content", "more"}});
+  chat.messages.push_back(nlohmann::ordered_json{{"role", "user"}, {"content", "more"}});
   const auto error = go_on_from({"[]", response}, {}, chat);
   CAUSEWAY_CHECK(error ? error->status == 400 && !error->message.empty()
                        : chat.messages.size() > 1 && chat.messages.back()["content"] == "more");
