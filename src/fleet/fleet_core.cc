@@ -540,6 +540,10 @@ bool FleetCore::loads_pending() const {
     return phase >= ModelPhase::kQueued && phase <= ModelPhase::kLoading;
   });
 }
+bool FleetCore::load_is_undone(ModelId id) const {
+  const State::Model& model = state_->model_of(id);
+  return model.phase == ModelPhase::kLoading && state_->slice_was_lost(model);
+}
 bool FleetCore::asleep() const {
   return state_->asleep && std::all_of(state_->models.begin(), state_->models.end(),
                                        [](const auto& model) { return model.there.empty(); });

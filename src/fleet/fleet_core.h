@@ -118,6 +118,10 @@ class FleetCore {
   std::int64_t waiting() const;  // requests that are held
   bool resizing() const;         // from ResizeWanted to SlicesChanged
   bool loads_pending() const;    // some model is asked for, and is not ready
+  // Whether the slice of the Load that is under way for the model has been lost since it was asked
+  // for, though it may be back by now. The model must not be attached there for it: the core, which
+  // counts this load as undone, would not know of it.
+  bool load_is_undone(ModelId model) const;
   bool asleep() const;           // from SleepAsked to WakeAsked, while no model is on a slice
   Bytes host_used() const;
   Bytes host_budget() const;  // as last measured

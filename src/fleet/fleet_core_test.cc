@@ -461,9 +461,12 @@ TEST_F(FleetCoreTest, ASliceLostWhileAModelLoads) {
   start(1, 2);
   ask(1, 0);
   EXPECT_EQ(measured(0), "load 0 0");
+  EXPECT_FALSE(core_->load_is_undone(ModelId(0)));
   on(SliceLost{SliceId(0)});
   on(SliceReturned{SliceId(0)});
+  EXPECT_TRUE(core_->load_is_undone(ModelId(0))) << "nothing may be attached there for it";
   EXPECT_EQ(loaded(0), "load 0 0") << "the slice has returned empty: it is loaded there again";
+  EXPECT_FALSE(core_->load_is_undone(ModelId(0)));
   EXPECT_EQ(loaded(0), "route 1 0");
 }
 

@@ -139,13 +139,11 @@ void LocalFleet::State::adopt(SlicesChanged& changed) {
     if (free == slices_.end()) {
       slices_.push_back(nullptr);
       lost_.push_back(false);
-      losses_.push_back(0);
     }
     slices_[static_cast<std::size_t>(id.value)] = opened_.slices[i];
     changed.opened.push_back({id, opened_.specs[i]});
   }
-  CAUSEWAY_DCHECK(lost_.size() == slices_.size() && losses_.size() == slices_.size(),
-                  "the losses of each slice are counted");
+  CAUSEWAY_DCHECK(lost_.size() == slices_.size(), "of each slice it is known whether it is lost");
   const bool none = std::all_of(slices_.begin(), slices_.end(),
                                 [](const FleetSlice* slice) { return slice == nullptr; });
   none_open_ = none ? "no slice could be opened again: " + opened_.failure : "";

@@ -106,7 +106,6 @@ LocalFleet::State::State(std::vector<CatalogueModel> models, const LocalFleetOpt
              .moves = opener_ != nullptr || slices.slices.size() > 1},
             make_placement(options.placement)),
       lost_(slices_.size()),
-      losses_(slices_.size()),
       demand_(models.size()),
       past_of_(models.size()) {
   for (CatalogueModel& model : models) slots_.emplace_back().model = std::move(model);
@@ -584,7 +583,6 @@ std::optional<Event> LocalFleet::State::slice_news() {
     const std::string why = slice.observe().lost;
     if (why.empty()) continue;
     lost_[i] = true;
-    losses_[i] += 1;
     for (Slot& slot : slots_) slot.attached.erase(id);
     spdlog::error(
         "slice {} of {} is lost: {}; its models and requests go on elsewhere, or when it "
@@ -618,12 +616,9 @@ Event LocalFleet::State::execute(const Action& task) {
 Result<Bytes> LocalFleet::State::load(const Load& load) {
   Slot& slot = this->slot(load.model);
   const CatalogueModel& model = slot.model;
-  std::int64_t& losses_now = losses_[static_cast<std::size_t>(load.slice.value)];
-  std::int64_t losses = 0;
   bool pinned = false;
   {
     const std::scoped_lock lock(mutex_);
-    losses = losses_now;
     pinned = core_.model(load.model).pinned;
     const auto at = slot.attached.find(load.slice);
     if (at != slot.attached.end()) return at->second.streamed;
@@ -636,11 +631,17 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
     CAUSEWAY_TRY(guarded([&] { return home_.load(*model.entry, model.source, watch); }));
     slot.home = true;
   }
+  std::unique_lock lock(mutex_);
+  // What is in host memory is there to stay. The slice may be back by now, which is no other slice
+  // to attach(): but the core would not know that the model is there, nor have it leave.
+  if (core_.load_is_undone(load.model)) return Bytes(0);
+  lock.unlock();
   const auto attached =
       guarded([&] { return slice(load.slice).attach(*model.entry, model.source, pinned); });
-  std::unique_lock lock(mutex_);
-  // The core hears of the loss first, and what is in host memory is there to stay.
-  const bool lost = losses_now != losses || !slice(load.slice).observe().lost.empty();
+  lock.lock();
+  // The core hears of the loss first.
+  const bool undone = core_.load_is_undone(load.model);
+  const bool lost = undone || !slice(load.slice).observe().lost.empty();
   if (!attached.ok() && lost) return Bytes(0);
   if (!attached.ok()) {
     lock.unlock();
@@ -648,7 +649,7 @@ Result<Bytes> LocalFleet::State::load(const Load& load) {
     return attached.error();
   }
   // Unless the slice was lost since then, and what was attached with it.
-  if (losses_now == losses) slot.attached[load.slice] = *attached;
+  if (!undone) slot.attached[load.slice] = *attached;
   return attached->streamed;
 }
 

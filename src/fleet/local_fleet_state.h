@@ -148,7 +148,6 @@ class LocalFleet::State {
   std::unordered_map<RequestId, Held> held_;             // the bodies of those that the core holds
   std::deque<Action> tasks_;                             // for the loader
   std::vector<bool> lost_;                               // slices, until they return
-  std::vector<std::int64_t> losses_;                     // of each
   Nanos watch_at_;                                       // when the watch looks next
   std::optional<std::pair<ModelId, int>> load_percent_;  // of a load into host memory
   std::string task_;                                     // of the loader, that is under way

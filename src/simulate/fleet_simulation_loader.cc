@@ -31,28 +31,28 @@ void FleetSimulation::apply(const fleet::Load& load) {
     const auto bytes = static_cast<double>(shape(load.model).layout.bytes.count);
     takes += nanos_from_seconds(bytes / options_.disk_bytes_per_second);
   }
-  loads_.emplace(clock_.now() + takes, Loading{load, place(load.slice).losses});
+  loads_.emplace(clock_.now() + takes, load);
 }
 
 void FleetSimulation::end_loads() {
   while (!loads_.empty() && loads_.begin()->first <= clock_.now()) {
-    const Loading loading = loads_.begin()->second;
+    const fleet::Load load = loads_.begin()->second;
     loads_.erase(loads_.begin());
     // What failed because its slice was lost has not failed: so that comes first.
     tell_losses();
-    tell(fleet::LoadEnded{loading.load.model, attach(loading)});
+    tell(fleet::LoadEnded{load.model, attach(load)});
   }
 }
 
 // It may be attached already: after an unload that has not gone all the way.
-Result<Bytes> FleetSimulation::attach(const Loading& loading) {
-  const ModelId model = loading.load.model;
-  FleetPlace& to = place(loading.load.slice);
+Result<Bytes> FleetSimulation::attach(const fleet::Load& load) {
+  const ModelId model = load.model;
+  FleetPlace& to = place(load.slice);
   const bool was_home = std::exchange(home_[model], true);
-  if (to.lost || to.losses != loading.losses) return Bytes(0);
+  if (to.lost || core_.load_is_undone(model)) return Bytes(0);
   const auto at = to.attached.find(model);
   if (at != to.attached.end()) return at->second;
-  auto added = slice(loading.load.slice).add_model(model, shape(model));
+  auto added = slice(load.slice).add_model(model, shape(model));
   if (added.ok()) {
     to.attached[model] = *added;
   } else if (!was_home) {

@@ -96,10 +96,6 @@ class FleetSimulation {
   bool cut_short() const { return cut_short_; }
 
  private:
-  struct Loading {
-    fleet::Load load;
-    std::int64_t losses = 0;  // of its slice, when it began
-  };
   struct Unloading {
     fleet::Unload unload;
     Nanos until;
@@ -149,7 +145,7 @@ class FleetSimulation {
 
   // fleet_simulation_loader.cc
   void end_loads();
-  Result<Bytes> attach(const Loading& loading);
+  Result<Bytes> attach(const fleet::Load& load);
   // True: some ended.
   bool try_unloads();
   bool leave(ModelId model, fleet::SliceId from);
@@ -218,7 +214,7 @@ class FleetSimulation {
   bool cut_short_ = false;
   Status broken_;                        // the first rule of the fleet's core; where clients check
   std::deque<fleet::Event> events_;      // to be told, in this order
-  std::multimap<Nanos, Loading> loads_;  // under way, by their ends
+  std::multimap<Nanos, fleet::Load> loads_;  // under way, by their ends
   std::vector<Unloading> unloads_;
   std::map<ModelId, bool> home_;         // in host memory; false: on its way
   fleet::RoutedRequests routed_;         // where requests go on on other slices
