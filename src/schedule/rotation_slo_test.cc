@@ -155,7 +155,7 @@ class Serving {
 };
 
 TEST(RotationSlo, RotaryKeepsTargetsThatOthersMissUnderOverload) {
-  if (kSanitized) GTEST_SKIP() << "figures of a single thread, which other builds check";
+  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers: figures of one thread";
   const auto serve = [](PolicyKind policy, PreemptionKind preemption) {
     return Serving(policy, preemption).run();
   };

@@ -3,22 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 
 #include "base/random.h"
+#include "base/testing/seed_range.h"
 #include "simulate/fleet_simulation.h"
 #include "simulate/testing/shapes.h"
 
 namespace causeway::simulate::fast_forward_test {
 namespace {
-
-// As many as that, or as CAUSEWAY_FAST_FORWARD_HISTORIES says: 10,000 take half a minute.
-int forward_histories() {
-  constexpr int kHistories = CAUSEWAY_HISTORIES / 10;
-  const char* const chosen = std::getenv("CAUSEWAY_FAST_FORWARD_HISTORIES");  // tidy: a test's own
-  return chosen != nullptr ? std::max(1, std::atoi(chosen)) : kHistories;
-}
 
 ModelShape random_shape(const std::string& name, Random& random) {
   const int groups = static_cast<int>(random.between(3, 10));
@@ -133,8 +126,11 @@ void compare(std::uint64_t seed, Sum& sum) {
 
 // One history with --gtest_random_seed=N, all of them without.
 TEST(FastForward, IsAsStepsOneByOne) {
-  const int only = GTEST_FLAG_GET(random_seed), histories = forward_histories();
-  const int first = only != 0 ? only : 1, last = only != 0 ? only : histories;
+  const int only = GTEST_FLAG_GET(random_seed);
+  // 10,000 take half a minute.
+  const SeedRange all = seeds_of("CAUSEWAY_FAST_FORWARD_HISTORIES", CAUSEWAY_HISTORIES / 10);
+  const int first = only != 0 ? only : all.first, last = only != 0 ? only : all.last;
+  const int histories = all.count();
   Sum sum;
   for (int seed = first; seed <= last; ++seed) {
     compare(static_cast<std::uint64_t>(seed), sum);

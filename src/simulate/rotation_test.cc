@@ -62,7 +62,7 @@ double tokens_per_second(const SimulationReport& report) {
 }
 
 TEST(SimulatedRotation, RotaryKeepsTargetsThatOthersMissUnderOverload) {
-  if (kSanitized) GTEST_SKIP() << "figures of a single thread, which other builds check";
+  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers: figures of one thread";
   const Workload workload = chats(80, 40);
   const auto serve = [&](PolicyKind policy) {
     const auto report = run(options_for(policy), workload);
@@ -91,7 +91,7 @@ TEST(SimulatedRotation, RotaryKeepsTargetsThatOthersMissUnderOverload) {
 }
 
 TEST(SimulatedRotation, ThePaperMovesMuchMoreForLess) {
-  if (kSanitized) GTEST_SKIP() << "figures of a single thread, which other builds check";
+  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers: figures of one thread";
   const Workload workload = chats(90, 10);
   SimulationOptions options = options_for(PolicyKind::kRotary, Bytes(6'000'000'000));
   const auto ours = run(options, workload);

@@ -292,7 +292,7 @@ Rates simulate(ExpertPolicy policy, double exponent, int output) {
 double crossing(const Rates& rates) { return 1 - rates.hits + rates.loads; }
 
 TEST(ExpertCacheTest, PopularExpertsStayAndFewBytesCrossForNothing) {
-  if (kSanitized) GTEST_SKIP() << "figures of a single thread, which other builds check";
+  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers: figures of one thread";
   for (const double exponent : {0.0, 1.0}) {
     for (const int output : {6, 64}) {
       const Rates frequency = simulate(ExpertPolicy::kFrequency, exponent, output);
