@@ -26,6 +26,9 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 
 namespace causeway::device {
 namespace {
@@ -33,6 +36,7 @@ namespace {
 constexpr Bytes kHugePage = mib(2);
 constexpr Bytes kTouchSlice = mib(32);  // small enough to spread evenly, large enough to batch
 constexpr int kTouchThreadsMax = 16;
+constexpr int kMapAttemptsMax = 1000;  // each lost to another thread that mapped in between
 
 // A mapped memfd. Move-only; unmaps and closes.
 struct Mapping {
@@ -56,7 +60,6 @@ struct Mapping {
 
 // Memory that is kept back for the rest of the machine, because page tables, the heap and the
 // kernel grow while a region is touched, after the check.
-// page tables, the heap and the kernel grow while a region is touched.
 Bytes reserve_of(Bytes headroom) { return std::min(headroom / 32, mib(512)); }
 
 Status check_headroom(const HostRegionOptions& options, Bytes bytes) {
@@ -69,27 +72,36 @@ Status check_headroom(const HostRegionOptions& options, Bytes bytes) {
                    "; make the pool smaller or free memory");
 }
 
-// Maps the descriptor at a multiple of the huge page size, because otherwise no page of it can be
-// huge; null and errno on failure.
-std::byte* map_aligned(int fd, Bytes bytes, int protection) {
-  const std::size_t reserved = to_size(bytes + kHugePage);
-  void* address =
-      ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+// Addresses that nothing used a moment ago, at a multiple of the huge page size; null and errno.
+std::byte* find_aligned_room(Bytes bytes) {
+  const std::size_t looked_for = to_size(bytes + kHugePage);
+  void* const address =
+      ::mmap(nullptr, looked_for, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<std::byte*>(address);
-  const auto at = reinterpret_cast<std::uintptr_t>(begin);
+  ::munmap(address, looked_for);
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
   const auto page = static_cast<std::uintptr_t>(kHugePage.count);
-  std::byte* const base = begin + (page - at % page) % page;
-  if (::mmap(base, to_size(bytes), protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-    const int cause = errno;
-    ::munmap(begin, reserved);
-    errno = cause;
-    return nullptr;
+  return static_cast<std::byte*>(address) + (page - at % page) % page;
+}
+
+// Maps the descriptor at a multiple of the huge page size, because otherwise no page of it can be
+// huge; null and errno on failure. Never over anything (MAP_FIXED): where that fails, as it does
+// for huge pages that are not reserved, what it replaced is gone already, another thread's malloc
+// may be there a moment later, and giving the addresses back would take its memory away. Instead a
+// thread that maps something between the search and the mapping keeps it, and room is looked for
+// again.
+std::byte* map_aligned(int fd, Bytes bytes, int protection) {
+  for (int attempt = 0; attempt < kMapAttemptsMax; ++attempt) {
+    std::byte* const room = find_aligned_room(bytes);
+    if (room == nullptr) return nullptr;
+    void* const address =
+        ::mmap(room, to_size(bytes), protection, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+    if (address == room) return room;
+    if (address == MAP_FAILED && errno != EEXIST) return nullptr;
+    if (address != MAP_FAILED) ::munmap(address, to_size(bytes));  // before Linux 4.17: a hint
   }
-  std::byte* const end = base + bytes.count;
-  if (base > begin) ::munmap(begin, static_cast<std::size_t>(base - begin));
-  if (begin + reserved > end) ::munmap(end, static_cast<std::size_t>(begin + reserved - end));
-  return base;
+  errno = ENOMEM;
+  return nullptr;
 }
 
 // Opens and maps without touching. With `hugetlb` the kernel reserves the pages here, or fails.

@@ -2,16 +2,21 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/testing/temporary_directory.h"
 #include "device/memory_headroom.h"
 
@@ -126,6 +131,61 @@ TEST(HostMemory, ManyThreadsAllocateResolveAndRelease) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(memory.total_bytes(), Bytes(0));
+}
+
+// Maps small pieces all the time, as malloc of another thread does, and looks at those it has.
+class Neighbour {
+ public:
+  ~Neighbour() {
+    for (void* piece : pieces_) ::munmap(piece, kBytes);
+  }
+  void run(const std::atomic<bool>& stop) {
+    while (!stop.load()) {
+      void*& piece = pieces_[next_++ % std::size(pieces_)];
+      if (piece != nullptr) {
+        lost_ += is_marked(piece) ? 0 : 1;
+        ::munmap(piece, kBytes);
+      }
+      piece = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      CAUSEWAY_CHECK(piece != MAP_FAILED, "no memory for a small piece");
+      std::memcpy(piece, &kMark, sizeof(kMark));
+    }
+  }
+  long lost() const { return lost_; }
+
+ private:
+  static constexpr std::size_t kBytes = 256 << 10;
+  static constexpr std::uint64_t kMark = 0x6d61726b65640a21;
+
+  // By a call that fails, where a read would be a fault.
+  static bool is_marked(void* piece) {
+    std::uint64_t mark = 0;
+    const iovec to{&mark, sizeof(mark)}, from{piece, sizeof(mark)};
+    return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) == sizeof(mark) && mark == kMark;
+  }
+
+  void* pieces_[16] = {};
+  std::size_t next_ = 0;
+  long lost_ = 0;
+};
+
+TEST(HostMemory, ARegionTakesNoAddressesThatAnotherThreadHas) {
+  HostMemory memory;
+  std::atomic<bool> stop{false};
+  Neighbour neighbour;
+  std::thread thread([&] { neighbour.run(stop); });
+  const RealClock clock;
+  const Nanos end = clock.now() + seconds(1);
+  do {
+    // Too large for any machine: looks for huge pages, and touches nothing.
+    EXPECT_FALSE(memory.allocate(region_of(gib(16 << 10))).ok());
+    const auto region = memory.allocate(region_of(mib(2)));
+    CAUSEWAY_CHECK(region.ok(), "no memory for a region");
+    EXPECT_TRUE(memory.release(*region).ok());
+  } while (clock.now() < end);
+  stop = true;
+  thread.join();
+  EXPECT_EQ(neighbour.lost(), 0);
 }
 
 TEST(HostMemoryDeath, AddressesAreChecked) {
