@@ -4,6 +4,7 @@
 //
 //   (no file)   what the driver does
 //   lost        work that is waited for has failed with an illegal address
+//   lost-1      the same on the second GPU alone
 //   full        no memory is left on the GPU
 //   unpinned    host memory cannot be registered: pages cannot be pinned
 #include <dlfcn.h>
@@ -28,13 +29,19 @@ bool told(const char* what) {
 
 int (*real_event_query)(void*) = nullptr;
 int (*real_stream_query)(void*) = nullptr;
+int (*real_context_device)(int*) = nullptr;
 int (*real_create)(unsigned long long*, std::size_t, const void*, unsigned long long) = nullptr;
 int (*real_register)(void*, std::size_t, unsigned) = nullptr;
 
-int event_query(void* event) { return told("lost") ? kIllegalAddress : real_event_query(event); }
-int stream_query(void* stream) {
-  return told("lost") ? kIllegalAddress : real_stream_query(stream);
+// Of the GPU whose context the caller has.
+bool is_lost() {
+  if (told("lost")) return true;
+  int device = 0;
+  return told("lost-1") && real_context_device != nullptr && real_context_device(&device) == 0 &&
+         device == 1;
 }
+int event_query(void* event) { return is_lost() ? kIllegalAddress : real_event_query(event); }
+int stream_query(void* stream) { return is_lost() ? kIllegalAddress : real_stream_query(stream); }
 int create(unsigned long long* handle, std::size_t bytes, const void* properties,
            unsigned long long flags) {
   return told("full") ? kOutOfMemory : real_create(handle, bytes, properties, flags);
@@ -64,6 +71,9 @@ extern "C" __attribute__((visibility("default"))) void* dlsym(void* library, con
   static const Lookup look_up = real_dlsym();
   void* const found = look_up(library, name);
   if (found == nullptr) return nullptr;
+  if (real_context_device == nullptr && std::strncmp(name, "cu", 2) == 0) {
+    real_context_device = reinterpret_cast<int (*)(int*)>(look_up(library, "cuCtxGetDevice"));
+  }
   if (std::strcmp(name, "cuEventQuery") == 0) {
     return stand_in(found, real_event_query, event_query);
   }

@@ -25,6 +25,14 @@ OPTIONS = {"device": "cuda", "kv-frame-bytes": "256kb", "kv-cache-memory-bytes":
 needs_faulty_driver = unittest.skipUnless(FAULTY_DRIVER, "CAUSEWAY_FAULTY_DRIVER is unset")
 
 
+def gpus():
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return 0
+    return len(listed.stdout.splitlines())
+
+
 def options(**changed):
     wanted = {**OPTIONS, **{name.replace("_", "-"): value for name, value in changed.items()}}
     return [part for name, value in wanted.items() for part in (f"--{name}", value)]
@@ -180,6 +188,43 @@ class GpuFaults(unittest.TestCase):
             for status, answer in answers:
                 self.assertGreaterEqual(status, 500)
                 self.assertIn("is lost to this process", answer["error"]["message"])
+
+    @needs_faulty_driver
+    @unittest.skipUnless(gpus() > 1, "it needs two GPUs")
+    def test_of_two_gpus_one_is_lost_and_all_requests_are_answered(self):
+        models = [make(self.root, name) for name in ("a", "b")]
+        for model in models:
+            self.change(model, max_position_embeddings=60000)
+        with RunningServer("--models-dir", self.root, *options(slices="0:all;1:all"),
+                           environment=self.environment) as server:
+            answers = []
+
+            def long_request(name):
+                answers.append(server.request("/v1/completions", {
+                    "model": name, "prompt": "x", "max_tokens": 20000, "ignore_eos": True}))
+            for name in ("a", "b"):
+                server.complete(name, "x", max_tokens=4)
+            threads = [threading.Thread(target=long_request, args=(name,))
+                       for name in ("a", "b", "a", "b")]
+            for thread in threads:
+                thread.start()
+            deadline = time.monotonic() + 30
+            while any(not re.search(rf'num_requests_running{{model_name="{name}"}} 2',
+                                    server.request("/metrics")[1]) for name in ("a", "b")):
+                self.assertLess(time.monotonic(), deadline)
+            self.fault.write_text("lost-1")
+            for thread in threads:
+                thread.join(60)
+                self.assertFalse(thread.is_alive(), "a request hangs")
+            for status, answer in answers:
+                self.assertEqual(status, 200, answer)
+                self.assertEqual(answer["usage"]["completion_tokens"], 20000)
+            # The other GPU serves both models from now on.
+            for name in ("a", "b"):
+                server.complete(name, "x", max_tokens=4)
+            self.assertIsNone(server.process.poll())
+            self.assertTrue(any(re.search(r"GPU 1 .* is lost", line) for line in server.log),
+                            server.log)
 
 
 if __name__ == "__main__":
