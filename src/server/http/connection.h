@@ -66,6 +66,7 @@ class Connection {
  private:
   void cancel();
   void read_ahead();
+  void end_watch(const boost::system::error_code& error);
   void limit(Nanos duration);
   // Ends the limit; whether it had passed.
   bool unlimit();
@@ -74,7 +75,8 @@ class Connection {
   Worker& worker_;
   tcp::socket socket_;
   const Door door_;
-  // Bounded: the line before a chunk, which the parser bounds by nothing, must fit in it.
+  // Bounded: the line before a chunk, which the parser bounds by nothing, must fit in it. It takes
+  // memory while there are bytes in it, or may be.
   boost::beast::flat_buffer buffer_;
   Event news_;
   Event watch_ended_;
