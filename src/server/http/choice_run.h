@@ -97,5 +97,7 @@ struct ChoiceRun {
   bool introduced = false;  // its role has been told
   bool end_told = false;
 };
+// Thousands are alive at a time: what few of them need is behind a pointer.
+static_assert(sizeof(ChoiceRun) <= 448);
 
 }  // namespace causeway::server

@@ -43,14 +43,17 @@ Connection::~Connection() {
   worker_.leave(place_);
 }
 
+void Connection::drop_empty_buffer() {
+  if (buffer_.size() == 0) buffer_.shrink_to_fit();
+}
+
 asio::awaitable<bool> Connection::wait_for_request() {
-  buffer_.shrink_to_fit();
+  drop_empty_buffer();
   if (buffer_.size() > 0) co_return true;
   error_code error;
   std::size_t got = 0;
   limit(context_.options.limits.idle_time_max);
   if (door_ == Door::kPublic) idle_ = worker_.begin_idle(this);
-  // A connection that waits has no buffer.
   co_await socket_.async_wait(tcp::socket::wait_read,
                               asio::redirect_error(asio::use_awaitable, error));
   if (!error) {
@@ -124,7 +127,7 @@ asio::awaitable<void> Connection::close() {
 void Connection::watch() {
   peer_gone_ = false;
   unwatching_ = false;
-  buffer_.shrink_to_fit();
+  drop_empty_buffer();
   read_ahead();
 }
 

@@ -65,6 +65,8 @@ class Connection {
 
  private:
   void cancel();
+  // So that a connection that waits has none.
+  void drop_empty_buffer();
   void read_ahead();
   void end_watch(const boost::system::error_code& error);
   void limit(Nanos duration);
@@ -75,8 +77,7 @@ class Connection {
   Worker& worker_;
   tcp::socket socket_;
   const Door door_;
-  // Bounded: the line before a chunk, which the parser bounds by nothing, must fit in it. It takes
-  // memory while there are bytes in it, or may be.
+  // Bounded: the line before a chunk, which the parser bounds by nothing, must fit in it.
   boost::beast::flat_buffer buffer_;
   Event news_;
   Event watch_ended_;
