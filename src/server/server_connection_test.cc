@@ -97,6 +97,28 @@ TEST_F(ServerTest, PipelinedRequestsAreAnsweredInOrder) {
   EXPECT_EQ(client.read_answer().status, 200);
 }
 
+TEST_F(ServerTest, RequestsSentWithinAStreamAreAnsweredAfterIt) {
+  start();
+  fleet->on_submit = [](const request::Request&) {
+    Script script = held("word");
+    script.hold_at = 1;
+    return Result<Script>(std::move(script));
+  };
+  Client client(server->port());
+  client.send(post_request("/v1/chat/completions", chat_body(R"("stream":true)")));
+  client.read_until(R"("content":"w)");
+  // In pieces, with time for the server to read the first.
+  client.send("GET /health HT");
+  EXPECT_FALSE(client.readable_within(50));
+  client.send("TP/1.1\r\n\r\nGET /v1/models HTTP/1.1\r\n\r\n");
+  fleet->release();
+  EXPECT_NE(client.read_until("0\r\n\r\n").find("[DONE]"), std::string::npos);
+  EXPECT_EQ(parsed(client.read_answer().body)["status"], "ok");
+  EXPECT_EQ(parsed(client.read_answer().body)["object"], "list");
+  // And one that comes later, on the same connection.
+  EXPECT_EQ(client.get("/health").status, 200);
+}
+
 TEST_F(ServerTest, ChunkedBodies) {
   start();
   Client client(server->port());

@@ -30,8 +30,17 @@ Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
   text::ToolCallParser::Options options{.format = formats.tool_calls};
   if (asked.stream) options.pieces = text::ToolCallParser::Pieces::kAsTheyCome;
   if (!asked.parallel_tool_calls) options.calls_max = 1;
-  parser_.emplace(options);
-  mark_ = tokenizer.find(text::tool_call_mark(formats.tool_calls)).value_or(-1);
+  const auto mark = tokenizer.find(text::tool_call_mark(formats.tool_calls));
+  tools_ = std::make_unique<Tools>(
+      Tools{.parser = text::ToolCallParser(options), .mark = mark.value_or(-1)});
+}
+
+std::string Choice::take_reasoning() {
+  return thinking_ ? std::exchange(thinking_->text, {}) : std::string();
+}
+
+std::vector<text::ToolCallDelta> Choice::take_calls() {
+  return tools_ ? std::exchange(tools_->calls, {}) : std::vector<text::ToolCallDelta>();
 }
 
 void Choice::add_text(std::string text) {
@@ -42,30 +51,31 @@ void Choice::add_text(std::string text) {
 
 void Choice::take_parted() {
   std::string reasoning = thinking_->parser.take_reasoning();
-  if (thinking_->told) reasoning_ += reasoning;
+  if (thinking_->told) thinking_->text += reasoning;
   add_content(thinking_->parser.take_content());
 }
 
 void Choice::add_content(std::string text) {
-  if (!parser_) {
+  if (!tools_) {
     text_ += text;
     return;
   }
-  parser_->push(text);
+  tools_->parser.push(text);
   take_parsed();
 }
 
 void Choice::take_parsed() {
   const std::size_t before = text_.size();
-  text_ += parser_->take_content();
-  for (text::ToolCallDelta& delta : parser_->take_calls()) {
+  text_ += tools_->parser.take_content();
+  for (text::ToolCallDelta& delta : tools_->parser.take_calls()) {
     delta.text_before += before;
-    calls_.push_back(std::move(delta));
+    tools_->calls.push_back(std::move(delta));
   }
 }
 
 bool Choice::is_mark(TokenId token) const {
-  return token == mark_ || (thinking_ && (token == thinking_->open || token == thinking_->close));
+  return (tools_ && token == tools_->mark) ||
+         (thinking_ && (token == thinking_->open || token == thinking_->close));
 }
 
 void Choice::place(request::OutputToken token, std::string_view piece) {
@@ -123,14 +133,14 @@ void Choice::finish(request::FinishReason reason) {
     take_parted();
     settle(/*finished=*/true);
   }
-  if (parser_) {
-    parser_->finish();
+  if (tools_) {
+    tools_->parser.finish();
     take_parsed();
   }
   if (echo_only_) {
     finish_reason_ = "length";
   } else if (stopped() || reason == request::FinishReason::kStop) {
-    finish_reason_ = parser_ && parser_->told() > 0 ? "tool_calls" : "stop";
+    finish_reason_ = tools_ && tools_->parser.told() > 0 ? "tool_calls" : "stop";
   } else if (reason == request::FinishReason::kLength) {
     finish_reason_ = "length";
   }

@@ -46,11 +46,12 @@ class Choice {
   // The text that came since the last call. ToolCallDelta::text_before counts bytes of the text
   // that is taken together with the calls.
   std::string take_text() { return std::exchange(text_, {}); }
-  std::string take_reasoning() { return std::exchange(reasoning_, {}); }
+  std::string take_reasoning();
   std::vector<PlacedToken> take_tokens() { return std::exchange(tokens_, {}); }
-  std::vector<text::ToolCallDelta> take_calls() { return std::exchange(calls_, {}); }
+  std::vector<text::ToolCallDelta> take_calls();
   bool has_news() const {
-    return !text_.empty() || !reasoning_.empty() || !tokens_.empty() || !calls_.empty();
+    return !text_.empty() || !tokens_.empty() || (thinking_ && !thinking_->text.empty()) ||
+           (tools_ && !tools_->calls.empty());
   }
 
   // A stop string was found: the engine's request is no longer needed.
@@ -78,6 +79,13 @@ class Choice {
     std::int64_t pushed = 0;        // bytes
     std::deque<Unsure> unsure = {};
     std::int64_t tokens = 0;
+    std::string text = {};  // to be told
+  };
+  // Of a request that gives tools: what takes calls out of its text.
+  struct Tools {
+    text::ToolCallParser parser;
+    TokenId mark = -1;  // begins calls, and is part of the text although it may be special
+    std::vector<text::ToolCallDelta> calls = {};  // to be told
   };
 
   void add_text(std::string text);
@@ -93,8 +101,7 @@ class Choice {
   text::Detokenizer detokenizer_;
   StopMatcher matcher_;
   bool skip_special_;
-  TokenId mark_ = -1;  // begins calls, and is part of the text although it may be special
-  std::optional<text::ToolCallParser> parser_;
+  std::unique_ptr<Tools> tools_;        // null: none are called
   std::unique_ptr<Thinking> thinking_;  // null: all is content
   bool keeps_tokens_;  // for log-probabilities or ids
   bool echo_only_;     // nothing that is generated is told
@@ -104,9 +111,7 @@ class Choice {
   std::int64_t characters_ = 0;
   std::string_view finish_reason_;
   std::string text_;
-  std::string reasoning_;
   std::vector<PlacedToken> tokens_;
-  std::vector<text::ToolCallDelta> calls_;
 };
 
 }  // namespace causeway::server

@@ -49,7 +49,21 @@ struct ChatBody;
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
-struct GenerationRequest {
+// How an answer is told: what is needed until its end. The rest of a request only prepare() reads.
+struct AnswerOptions {
+  Endpoint endpoint = Endpoint::kChat;
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;  // each event tells the usage so far; with include_usage
+  bool base64 = false;            // kEmbeddings
+  std::int32_t n = 1;
+  std::optional<std::int64_t> dimensions;  // kEmbeddings: the first; empty: all
+  // How long its model is to stay after it has ended, where ApiLimits::keep_alive; below zero: for
+  // ever.
+  std::optional<Nanos> keep_alive;
+};
+
+struct GenerationRequest : AnswerOptions {
   GenerationRequest();
   GenerationRequest(GenerationRequest&&) noexcept;
   GenerationRequest& operator=(GenerationRequest&&) noexcept;
@@ -68,15 +82,8 @@ struct GenerationRequest {
   }
   // A template renders a conversation, and a message answers it.
   bool chats() const { return endpoint == Endpoint::kChat || endpoint == Endpoint::kResponses; }
-  // Frees what only prepare() reads.
-  void drop_prompt();
 
-  Endpoint endpoint = Endpoint::kChat;
   std::string model;
-  bool stream = false;
-  bool include_usage = false;
-  bool continuous_usage = false;  // each event tells the usage so far; with include_usage
-  std::int32_t n = 1;
 
   // Empty: the model's default, else the API's.
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
@@ -111,14 +118,7 @@ struct GenerationRequest {
   std::optional<request::ConstraintText> constraint;
   std::string constraint_field;
   std::int32_t priority = 0;  // as request::Request: larger runs first
-  // How long its model is to stay after it has ended, where ApiLimits::keep_alive; below zero: for
-  // ever.
-  std::optional<Nanos> keep_alive;
-
-  // kEmbeddings.
-  request::Pooling pooling = request::Pooling::kNone;
-  std::optional<std::int64_t> dimensions;  // the first; empty: all
-  bool base64 = false;
+  request::Pooling pooling = request::Pooling::kNone;  // kEmbeddings
 
   // kResponses. The answer is to be kept, and the conversation goes on from one that was: both
   // where ApiLimits::keeps_responses.
@@ -128,7 +128,7 @@ struct GenerationRequest {
   // "instructions":…,"metadata":…
   std::string response_echo;
 
-  std::unique_ptr<ChatBody> chat;  // of one that chats(), until drop_prompt()
+  std::unique_ptr<ChatBody> chat;  // of one that chats()
   std::vector<Prompt> prompts;     // of the others
 };
 

@@ -52,11 +52,6 @@ GenerationRequest::GenerationRequest(GenerationRequest&&) noexcept = default;
 GenerationRequest& GenerationRequest::operator=(GenerationRequest&&) noexcept = default;
 GenerationRequest::~GenerationRequest() = default;
 
-void GenerationRequest::drop_prompt() {
-  chat.reset();
-  std::vector<Prompt>().swap(prompts);
-}
-
 MaybeError parse_generation(Endpoint endpoint, std::string_view body, const ApiLimits& limits,
                             GenerationRequest& out) {
   Json json;

@@ -34,10 +34,10 @@ ApiError refused(const Error& error) {
 
 class AdminCall {
  public:
-  AdminCall(Connection& connection, Incoming incoming)
+  AdminCall(Connection& connection, const Incoming& incoming)
       : connection_(connection),
         context_(connection.context()),
-        incoming_(std::move(incoming)),
+        incoming_(incoming),
         route_(incoming_.routed.route),
         stream_(connection, /*queued_tokens_max=*/1) {}
   ~AdminCall() {
@@ -55,10 +55,9 @@ class AdminCall {
     } else {
       co_await carry_out();
     }
-    std::string answered = failure_ ? std::string() : answer();
+    const std::string answered = failure_ ? std::string() : answer();
     const int status = wait_ || is_router(route_) ? 200 : 202;
-    bool more = co_await respond_either(connection_, std::move(incoming_), std::move(failure_),
-                                        std::move(answered), status);
+    bool more = co_await respond_either(connection_, incoming_, failure_, answered, status);
     more = more && !connection_.peer_gone();
     co_await connection_.unwatch();
     co_return more;
@@ -138,7 +137,7 @@ class AdminCall {
 
   Connection& connection_;
   ServerContext& context_;
-  Incoming incoming_;
+  const Incoming& incoming_;
   const Route route_;
   Stream stream_;
   fleet::Ask ask_;
@@ -150,8 +149,9 @@ class AdminCall {
 
 }  // namespace
 
-asio::awaitable<bool> administer(Connection& connection, Incoming incoming, std::string body) {
-  AdminCall call(connection, std::move(incoming));
+asio::awaitable<bool> administer(Connection& connection, const Incoming& incoming,
+                                 std::string body) {
+  AdminCall call(connection, incoming);
   const bool more = co_await call.run(std::move(body));
   co_return more;
 }

@@ -10,6 +10,7 @@ namespace causeway::server {
 
 // Serves a route that takes a body. False: the connection must be closed. A client that leaves
 // takes its ask back, as far as that has not begun.
-asio::awaitable<bool> administer(Connection& connection, Incoming incoming, std::string body);
+asio::awaitable<bool> administer(Connection& connection, const Incoming& incoming,
+                                 std::string body);
 
 }  // namespace causeway::server

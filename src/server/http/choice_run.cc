@@ -36,7 +36,10 @@ void ChoiceRun::tell_switch(const request::ModelSwitch& switched, Metrics& metri
 }
 
 MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics) {
-  std::move(output.prompt.begin(), output.prompt.end(), std::back_inserter(prompt_scores));
+  if (!output.prompt.empty()) {
+    std::move(output.prompt.begin(), output.prompt.end(),
+              std::back_inserter(prompt_to_tell().scores));
+  }
   if (output.switched) tell_switch(*output.switched, metrics);
   take_times(output);
   if (!output.tokens.empty()) {
@@ -105,22 +108,23 @@ void ChoiceRun::close(Ending ending, Nanos at, Metrics& metrics) {
 }
 
 void ChoiceRun::set_echo(std::string_view text) {
-  echo = text;
+  prompt_to_tell().echo = text;
   choice.begin_behind(utf8_characters(text));
 }
 
 ChoiceRun::News ChoiceRun::take() {
-  std::vector<PlacedToken> scores =
-      place_prompt(choice.tokenizer(), std::exchange(prompt_scores, {}), echo);
-  std::string text(std::exchange(echo, {}));
-  text += choice.take_text();
-  News news{.text = std::move(text),
+  News news{.text = choice.take_text(),
             .tokens = choice.take_tokens(),
             .finish_reason = {},
             .calls = choice.take_calls(),
-            .prompt_ids = std::exchange(prompt_ids, {}),
-            .prompt_scores = std::move(scores),
+            .prompt_ids = {},
+            .prompt_scores = {},
             .reasoning = choice.take_reasoning()};
+  if (const auto prompt = std::exchange(told_prompt, nullptr)) {
+    news.text.insert(0, prompt->echo);
+    news.prompt_ids = std::move(prompt->ids);
+    news.prompt_scores = place_prompt(choice.tokenizer(), std::move(prompt->scores), prompt->echo);
+  }
   if (choice.finished()) {
     end_told = true;
     news.finish_reason = choice.finish_reason();

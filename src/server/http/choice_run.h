@@ -1,6 +1,8 @@
 // One choice on its way through the engine: its text, its times, its end.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +30,13 @@ struct ChoiceRun {
       return {index, text, tokens, finish_reason, calls, prompt_ids, prompt_scores, reasoning};
     }
   };
+  // What is to be told of the prompt.
+  struct ToldPrompt {
+    std::vector<TokenId> ids;
+    std::string_view echo;  // its text; Prepared has it
+    // Its first token, then the others as they come.
+    std::vector<request::OutputToken> scores;
+  };
 
   // `request` is one of `prepared`.
   ChoiceRun(const Prepared& prepared, const GenerationRequest& asked,
@@ -38,10 +47,18 @@ struct ChoiceRun {
         max_tokens(request.max_tokens.count),
         slo(request.slo),
         arrival(arrived) {
-    if (asked.return_token_ids) prompt_ids = request.prompt;
+    if (asked.return_token_ids) prompt_to_tell().ids = request.prompt;
     if (request.sampling.prompt_logprobs >= 0) {
-      prompt_scores.push_back({.token = request.prompt.front(), .top = {}});
+      prompt_to_tell().scores.push_back({.token = request.prompt.front(), .top = {}});
     }
+  }
+
+  std::span<const TokenId> prompt_ids() const {
+    return told_prompt ? std::span<const TokenId>(told_prompt->ids) : std::span<const TokenId>();
+  }
+  ToldPrompt& prompt_to_tell() {
+    if (!told_prompt) told_prompt = std::make_unique<ToldPrompt>();
+    return *told_prompt;
   }
 
   // `text`, the prompt's, which outlives this, is to be told first.
@@ -64,10 +81,7 @@ struct ChoiceRun {
   const fleet::CatalogueEntry* model;
   std::int64_t prompt_tokens;
   std::int64_t max_tokens;
-  std::vector<TokenId> prompt_ids;  // to be told
-  std::string_view echo;            // the prompt's text, to be told; Prepared has it
-  // The prompt's tokens that are to be told: its first token, then the others as they come.
-  std::vector<request::OutputToken> prompt_scores;
+  std::unique_ptr<ToldPrompt> told_prompt;  // null: nothing of it, or it has been told
   request::Slo slo;
   Nanos arrival;
   Nanos submitted{-1};
@@ -83,5 +97,7 @@ struct ChoiceRun {
   bool introduced = false;  // its role has been told
   bool end_told = false;
 };
+// Thousands are alive at a time: what few of them need is behind a pointer.
+static_assert(sizeof(ChoiceRun) <= 448);
 
 }  // namespace causeway::server

@@ -13,7 +13,6 @@ using boost::system::error_code;
 constexpr std::size_t kReadBytes = 4096;
 // Requests that a client sends ahead while one is served; beyond it they wait in the kernel.
 constexpr std::size_t kReadAheadBytesMax = 64 << 10;
-constexpr std::size_t kBufferBytesKept = 64 << 10;
 constexpr std::size_t kDiscardBytesMax = 1 << 20;
 constexpr Nanos kLingerTime = seconds(1);
 
@@ -44,17 +43,23 @@ Connection::~Connection() {
   worker_.leave(place_);
 }
 
+void Connection::drop_empty_buffer() {
+  if (buffer_.size() == 0) buffer_.shrink_to_fit();
+}
+
 asio::awaitable<bool> Connection::wait_for_request() {
-  // One large request does not keep its buffer for the life of the connection.
-  if (buffer_.capacity() > kBufferBytesKept && buffer_.size() < kBufferBytesKept) {
-    buffer_.shrink_to_fit();
-  }
+  drop_empty_buffer();
   if (buffer_.size() > 0) co_return true;
   error_code error;
+  std::size_t got = 0;
   limit(context_.options.limits.idle_time_max);
   if (door_ == Door::kPublic) idle_ = worker_.begin_idle(this);
-  const std::size_t got = co_await socket_.async_read_some(
-      buffer_.prepare(kReadBytes), asio::redirect_error(asio::use_awaitable, error));
+  co_await socket_.async_wait(tcp::socket::wait_read,
+                              asio::redirect_error(asio::use_awaitable, error));
+  if (!error) {
+    got = co_await socket_.async_read_some(buffer_.prepare(kReadBytes),
+                                           asio::redirect_error(asio::use_awaitable, error));
+  }
   if (idle_) worker_.end_idle(*std::exchange(idle_, std::nullopt));
   unlimit();
   buffer_.commit(got);
@@ -122,20 +127,30 @@ asio::awaitable<void> Connection::close() {
 void Connection::watch() {
   peer_gone_ = false;
   unwatching_ = false;
+  drop_empty_buffer();
   read_ahead();
 }
 
 void Connection::read_ahead() {
   watching_ = !unwatching_ && buffer_.size() < kReadAheadBytesMax;
   if (!watching_) return watch_ended_.set();
-  socket_.async_read_some(buffer_.prepare(kReadBytes), [this](error_code error, std::size_t got) {
-    buffer_.commit(got);
-    if (!error) return read_ahead();
-    watching_ = false;
-    if (error != asio::error::operation_aborted || !unwatching_) peer_gone_ = true;
-    watch_ended_.set();
-    news_.set();
+  // Most clients send nothing until they are answered: a buffer is there for those that do.
+  socket_.async_wait(tcp::socket::wait_read, [this](error_code error) {
+    if (error || unwatching_) return end_watch(error);
+    socket_.async_read_some(buffer_.prepare(kReadBytes),
+                            [this](error_code failed, std::size_t got) {
+                              buffer_.commit(got);
+                              if (failed) return end_watch(failed);
+                              read_ahead();
+                            });
   });
+}
+
+void Connection::end_watch(const error_code& error) {
+  watching_ = false;
+  if (error && (error != asio::error::operation_aborted || !unwatching_)) peer_gone_ = true;
+  watch_ended_.set();
+  news_.set();
 }
 
 asio::awaitable<void> Connection::unwatch() {

@@ -65,7 +65,10 @@ class Connection {
 
  private:
   void cancel();
+  // So that a connection that waits has none.
+  void drop_empty_buffer();
   void read_ahead();
+  void end_watch(const boost::system::error_code& error);
   void limit(Nanos duration);
   // Ends the limit; whether it had passed.
   bool unlimit();

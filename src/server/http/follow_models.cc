@@ -22,8 +22,8 @@ bool are_too_many(ServerContext& context) {
 
 class Follower {
  public:
-  Follower(Connection& connection, Incoming incoming)
-      : connection_(connection), context_(connection.context()), incoming_(std::move(incoming)) {}
+  Follower(Connection& connection, const Incoming& incoming)
+      : connection_(connection), context_(connection.context()), incoming_(incoming) {}
 
   asio::awaitable<void> run() {
     connection_.watch();
@@ -74,25 +74,25 @@ class Follower {
 
   Connection& connection_;
   ServerContext& context_;
-  Incoming incoming_;
+  const Incoming& incoming_;
   std::int64_t place_ = 0;
   Nanos next_keep_alive_;
 };
 
 }  // namespace
 
-asio::awaitable<bool> follow_models(Connection& connection, Incoming incoming) {
+asio::awaitable<bool> follow_models(Connection& connection, const Incoming& incoming) {
   const Counted counted(connection.context(), &ServerContext::followers);
   if (are_too_many(connection.context())) {
-    const bool more = co_await respond_error(connection, std::move(incoming),
-                                             queue_full("too many follow what becomes of models"));
+    const ApiError error = queue_full("too many follow what becomes of models");
+    const bool more = co_await respond_error(connection, incoming, error);
     co_return more;
   }
   if (incoming.routed.head) {
-    const bool more = co_await respond(connection, std::move(incoming), {}, "text/event-stream");
+    const bool more = co_await respond(connection, incoming, {}, "text/event-stream");
     co_return more;
   }
-  Follower follower(connection, std::move(incoming));
+  Follower follower(connection, incoming);
   co_await follower.run();
   co_return false;
 }

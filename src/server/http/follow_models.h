@@ -7,7 +7,7 @@ namespace causeway::server {
 
 // 429 beyond kFollowersMax. A follower that takes nothing for ServerLimits::write_time_max, or that
 // falls behind by more events than are kept, is dropped. Always ends the connection.
-asio::awaitable<bool> follow_models(Connection& connection, Incoming incoming);
+asio::awaitable<bool> follow_models(Connection& connection, const Incoming& incoming);
 
 inline constexpr std::int64_t kFollowersMax = 16;
 

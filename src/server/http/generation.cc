@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <memory>
+#include <optional>
 
 #include "server/api/admin_body.h"
 #include "server/api/answer_writer.h"
@@ -37,13 +39,14 @@ ApiError may_not_keep() {
 // Of one request with thousands of inputs, so that it does not fill the queue.
 constexpr std::size_t kEmbeddedAtOnce = 16;
 
-// One request's state while it is served.
+// One request's state while it is served. What few requests need is allocated for those, as there
+// are thousands at a time.
 class Generation {
  public:
-  Generation(Connection& connection, Incoming incoming, Nanos arrival)
+  Generation(Connection& connection, const Incoming& incoming, Nanos arrival)
       : connection_(connection),
         context_(connection.context()),
-        incoming_(std::move(incoming)),
+        incoming_(incoming),
         arrival_(arrival),
         counted_(context_, &ServerContext::generations),
         stream_(connection, context_.options.limits.queued_tokens_max),
@@ -51,34 +54,38 @@ class Generation {
         trace_(context_, incoming_, arrival) {}
   ~Generation() {
     cancel_rest();
-    if (kept_) context_.kept.end(prepared_.model->id, asked_.keep_alive, connection_.now());
+    if (kept_) context_.kept.end(prepared_.model->id, answer_.keep_alive, connection_.now());
   }
 
   asio::awaitable<bool> run(std::string body);
 
  private:
+  // An answer of /v1/responses that is to be kept.
+  struct KeptResponse {
+    std::string id;
+    std::string conversation;  // that it answers
+  };
+
   // On a preparing thread.
   void prepare_now(const std::string& body);
   // Of /v1/responses: what was said before comes into the chat, and the chat is kept for later.
-  MaybeError join_previous();
+  MaybeError join_previous(GenerationRequest& asked);
   void keep_response();
-  void begin_writer(const std::string& id);
-  void begin_runs();
+  void begin_writer(const GenerationRequest& asked, const std::string& id);
+  void begin_runs(const GenerationRequest& asked);
   // As many as may be open at a time.
   void submit();
   // What the fleet says of a request that it does not take.
   ApiError refusal_of(const Error& error) const;
   void cancel_rest();
   void absorb();
-  bool done() const {
-    return failure_ || (open_runs_ == 0 && submitted_ == prepared_.requests.size());
-  }
+  bool done() const { return failure_ || (open_runs_ == 0 && submitted_ == runs_.size()); }
   // Of those whose choices have come to their ends.
   void count_prompts() const;
   Usage usage() const;
   // Chats of a model that thinks.
   bool parts_reasoning() const {
-    return asked_.endpoint == Endpoint::kChat && prepared_.model != nullptr &&
+    return answer_.endpoint == Endpoint::kChat && prepared_.model != nullptr &&
            prepared_.model->reasoning != text::ReasoningFormat::kNone;
   }
   // An embedding has come: what is asked for of it, of length 1.
@@ -96,7 +103,7 @@ class Generation {
 
   Connection& connection_;
   ServerContext& context_;
-  Incoming incoming_;
+  const Incoming& incoming_;
   Nanos arrival_;
   Counted counted_;
   Stream stream_;
@@ -104,7 +111,7 @@ class Generation {
   GenerationTrace trace_;
   bool kept_ = false;     // KeptModels knows of it
   bool autoload_ = true;  // a model that is not loaded is loaded for it
-  GenerationRequest asked_;
+  AnswerOptions answer_;
   Prepared prepared_;
   MaybeError failure_;
   std::vector<ChoiceRun> runs_;
@@ -113,9 +120,8 @@ class Generation {
   std::vector<std::vector<float>> embeddings_;  // Endpoint::kEmbeddings: by run
   std::vector<std::int64_t> cached_tokens_;     // of each prompt: the most that a choice found
   std::optional<AnswerWriter> writer_;
-  std::optional<ResponseWriter> response_;  // instead of it: Endpoint::kResponses
-  std::string response_id_;                 // of one that is to be kept
-  std::string conversation_;                // that it answers
+  std::unique_ptr<ResponseWriter> response_;  // instead of it: Endpoint::kResponses
+  std::unique_ptr<KeptResponse> to_keep_;     // null: it is not to be kept
   bool begun_ = false;  // the head of the events has been written
   Nanos next_keep_alive_;
 };
@@ -135,7 +141,7 @@ asio::awaitable<bool> Generation::run(std::string body) {
   bool more = false;
   if (failure_) {
     more = co_await answer_failure();
-  } else if (asked_.stream) {
+  } else if (answer_.stream) {
     more = co_await answer_events();
   } else {
     more = co_await answer_whole();
@@ -152,16 +158,18 @@ asio::awaitable<bool> Generation::run(std::string body) {
 void Generation::prepare_now(const std::string& body) {
   failure_ = parse_autoload_query(incoming_.routed.query, autoload_);
   if (failure_) return;
+  GenerationRequest asked;
   failure_ = parse_generation(endpoint_of(incoming_.routed.route), body,
-                              context_.options.limits.api, asked_);
+                              context_.options.limits.api, asked);
   if (failure_) return;
-  if (asked_.keep_alive && !incoming_.may_keep) {
+  answer_ = asked;  // that part outlives this function
+  if (asked.keep_alive && !incoming_.may_keep) {
     failure_ = may_not_keep();
     return;
   }
-  const fleet::CatalogueEntry* model = context_.fleet->find(asked_.model);
+  const fleet::CatalogueEntry* model = context_.fleet->find(asked.model);
   if (model == nullptr) {
-    failure_ = model_not_found(asked_.model);
+    failure_ = model_not_found(asked.model);
     return;
   }
   const PrepareContext context{context_.draw(),
@@ -170,87 +178,88 @@ void Generation::prepare_now(const std::string& body) {
                                context_.options.limits.api.echo_bytes_max,
                                context_.options.limits.api.prompt_logprobs_max,
                                context_.options.limits.api.embedded_numbers_max};
-  if (asked_.endpoint == Endpoint::kResponses) failure_ = join_previous();
+  if (asked.endpoint == Endpoint::kResponses) failure_ = join_previous(asked);
   if (failure_) return;
-  failure_ = prepare(asked_, *model, context, prepared_);
-  if (!failure_) begin_runs();
+  failure_ = prepare(asked, *model, context, prepared_);
+  if (!failure_) begin_runs(asked);
   if (!failure_ && prepared_.constraint) {
-    form_.compile(*model, *std::move(prepared_.constraint), asked_.constraint_field);
+    form_.compile(*model, *std::move(prepared_.constraint), asked.constraint_field);
   }
-  asked_.drop_prompt();
 }
 
-MaybeError Generation::join_previous() {
-  if (!asked_.previous_response.empty()) {
-    const auto before = context_.responses.find(asked_.previous_response, context_.clock.now());
-    if (!before) return previous_not_found(asked_.previous_response);
-    if (auto error = go_on_from(*before, context_.options.limits.api, *asked_.chat)) return error;
+MaybeError Generation::join_previous(GenerationRequest& asked) {
+  if (!asked.previous_response.empty()) {
+    const auto before = context_.responses.find(asked.previous_response, context_.clock.now());
+    if (!before) return previous_not_found(asked.previous_response);
+    if (auto error = go_on_from(*before, context_.options.limits.api, *asked.chat)) return error;
   }
-  if (asked_.store) conversation_ = conversation_of(*asked_.chat);
+  if (asked.store) {
+    to_keep_ = std::make_unique<KeptResponse>();
+    to_keep_->conversation = conversation_of(*asked.chat);
+  }
   return {};
 }
 
 // Before its end is told: the client may come back at once.
 void Generation::keep_response() {
-  if (!asked_.store) return;
-  context_.responses.put(response_id_, {std::move(conversation_), response_->take_whole()},
+  if (!to_keep_) return;
+  context_.responses.put(to_keep_->id, {std::move(to_keep_->conversation), response_->take_whole()},
                          connection_.now());
 }
 
-void Generation::begin_writer(const std::string& id) {
-  if (asked_.endpoint == Endpoint::kResponses) {
+void Generation::begin_writer(const GenerationRequest& asked, const std::string& id) {
+  if (asked.endpoint == Endpoint::kResponses) {
     const request::SamplingParams& sampling = prepared_.requests.front().sampling;
     const ResponseWriter::Head head{.id = id,
                                     .created_unix_seconds = unix_seconds(),
                                     .model = prepared_.model->name,
-                                    .echo = asked_.response_echo,
+                                    .echo = asked.response_echo,
                                     .temperature = sampling.temperature,
                                     .top_p = sampling.top_p,
-                                    .logprobs = asked_.top_logprobs >= 0,
-                                    .kept = asked_.store,
+                                    .logprobs = asked.top_logprobs >= 0,
+                                    .kept = asked.store,
                                     .call_ids = context_.draw(),
                                     .tool_calls = prepared_.model->tool_calls};
-    response_.emplace(head, *prepared_.model->tokenizer);
-    response_id_ = "resp_" + id;
-    std::string().swap(asked_.response_echo);
+    response_ = std::make_unique<ResponseWriter>(head, *prepared_.model->tokenizer);
+    if (to_keep_) to_keep_->id = "resp_" + id;
     return;
   }
   AnswerWriter::Head head;
-  head.endpoint = asked_.endpoint;
+  head.endpoint = asked.endpoint;
   head.id = id;
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
-  head.logprobs = asked_.top_logprobs >= 0;
-  head.echoed_logprobs = asked_.echoes_logprobs();
-  head.top_logprobs = asked_.top_logprobs;
-  head.prompt_logprobs = asked_.prompt_logprobs;
-  head.token_ids = asked_.return_token_ids;
-  head.tokens_as_ids = asked_.tokens_as_ids;
-  head.reasoning = parts_reasoning() && asked_.include_reasoning;
-  head.include_usage = asked_.include_usage;
-  if (asked_.calls_tools) head.call_ids = context_.draw();
+  head.logprobs = asked.top_logprobs >= 0;
+  head.echoed_logprobs = asked.echoes_logprobs();
+  head.top_logprobs = asked.top_logprobs;
+  head.prompt_logprobs = asked.prompt_logprobs;
+  head.token_ids = asked.return_token_ids;
+  head.tokens_as_ids = asked.tokens_as_ids;
+  head.reasoning = parts_reasoning() && asked.include_reasoning;
+  head.include_usage = asked.include_usage;
+  if (asked.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
 }
 
-void Generation::begin_runs() {
-  const std::string id = asked_.store ? context_.responses.make_id() : hex_of(context_.draw());
-  begin_writer(id);
+void Generation::begin_runs(const GenerationRequest& asked) {
+  const std::string id = to_keep_ ? context_.responses.make_id() : hex_of(context_.draw());
+  begin_writer(asked, id);
   trace_.asked(prepared_, id);
-  cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked_.n));
+  cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked.n));
   runs_.reserve(prepared_.requests.size());
-  if (asked_.endpoint == Endpoint::kEmbeddings) embeddings_.resize(prepared_.requests.size());
+  if (asked.endpoint == Endpoint::kEmbeddings) embeddings_.resize(prepared_.requests.size());
   for (const request::Request& request : prepared_.requests) {
-    const std::size_t prompt = runs_.size() / static_cast<std::size_t>(asked_.n);
-    runs_.emplace_back(prepared_, asked_, request, arrival_);
-    if (asked_.echo) runs_.back().set_echo(prepared_.echoes[prompt]);
+    const std::size_t prompt = runs_.size() / static_cast<std::size_t>(asked.n);
+    runs_.emplace_back(prepared_, asked, request, arrival_);
+    if (asked.echo) runs_.back().set_echo(prepared_.echoes[prompt]);
   }
 }
 
 void Generation::submit() {
-  const bool all = asked_.endpoint != Endpoint::kEmbeddings;
-  const std::size_t most = all ? prepared_.requests.size() : kEmbeddedAtOnce;
-  for (; submitted_ < prepared_.requests.size() && open_runs_ < most; ++submitted_) {
+  const bool all = answer_.endpoint != Endpoint::kEmbeddings;
+  const std::size_t most = all ? runs_.size() : kEmbeddedAtOnce;
+  for (; submitted_ < runs_.size() && open_runs_ < most; ++submitted_) {
     request::Request& request = prepared_.requests[submitted_];
     request.id = stream_.add();
     request.arrival = arrival_;
@@ -266,6 +275,7 @@ void Generation::submit() {
     runs_[submitted_].submitted = connection_.now();
     ++open_runs_;
   }
+  if (submitted_ == runs_.size()) std::vector<request::Request>().swap(prepared_.requests);
 }
 
 ApiError Generation::refusal_of(const Error& error) const {
@@ -291,7 +301,7 @@ void Generation::absorb() {
   for (StreamItem& item : stream_.take()) {
     ChoiceRun& run = runs_[item.choice];
     if (!run.open) continue;
-    std::int64_t& cached = cached_tokens_[item.choice / static_cast<std::size_t>(asked_.n)];
+    std::int64_t& cached = cached_tokens_[item.choice / static_cast<std::size_t>(answer_.n)];
     cached = std::max(cached, item.output.cached_prompt.count);
     if (!item.output.embedding.empty()) take_embedding(item.choice, item.output.embedding);
     if (auto error = run.absorb(std::move(item.output), item.at, *context_.metrics)) {
@@ -311,7 +321,7 @@ void Generation::absorb() {
 }
 
 void Generation::take_embedding(std::size_t run, std::vector<float>& embedding) {
-  if (asked_.dimensions) embedding.resize(static_cast<std::size_t>(*asked_.dimensions));
+  if (answer_.dimensions) embedding.resize(static_cast<std::size_t>(*answer_.dimensions));
   if (!normalise(embedding)) {
     failure_ = internal_error("a hidden state of the model holds what is no number");
     return;
@@ -320,14 +330,14 @@ void Generation::take_embedding(std::size_t run, std::vector<float>& embedding) 
 }
 
 void Generation::count_prompts() const {
-  if (asked_.endpoint == Endpoint::kEmbeddings) return;
-  const auto choices = static_cast<std::size_t>(asked_.n);
+  if (answer_.endpoint == Endpoint::kEmbeddings) return;
+  const auto choices = static_cast<std::size_t>(answer_.n);
   for (std::size_t first = 0; first < runs_.size(); first += choices) {
     std::int64_t longest = 0;
     for (std::size_t i = first; i < first + choices; ++i) {
       longest = std::max(longest, runs_[i].choice.generated());
     }
-    context_.metrics->prompt_finished(*prepared_.model, {.choices = asked_.n,
+    context_.metrics->prompt_finished(*prepared_.model, {.choices = answer_.n,
                                                          .max_tokens = runs_[first].max_tokens,
                                                          .generated_tokens_max = longest});
   }
@@ -359,10 +369,10 @@ asio::awaitable<bool> Generation::answer_failure() {
 }
 
 void Generation::append_body(std::string& out) {
-  if (asked_.endpoint == Endpoint::kEmbeddings) {
+  if (answer_.endpoint == Endpoint::kEmbeddings) {
     append_embeddings(out, {.model = prepared_.model->name,
                             .embeddings = embeddings_,
-                            .base64 = asked_.base64,
+                            .base64 = answer_.base64,
                             .prompt_tokens = prepared_.prompt_tokens});
     return;
   }
@@ -389,7 +399,7 @@ asio::awaitable<bool> Generation::answer_whole() {
   std::string body;
   auto write = [this, &body] { append_body(body); };
   // Which may be megabytes of numbers.
-  if (asked_.endpoint == Endpoint::kEmbeddings) {
+  if (answer_.endpoint == Endpoint::kEmbeddings) {
     co_await offload(*context_.pool, connection_.worker(), write);
   } else {
     write();
@@ -439,12 +449,12 @@ void Generation::append_news(std::string& out) {
       response_->append_news(out, news.as_text(i));
       continue;
     }
-    const std::int64_t cached = cached_tokens_[i / static_cast<std::size_t>(asked_.n)];
+    const std::int64_t cached = cached_tokens_[i / static_cast<std::size_t>(answer_.n)];
     Usage so_far{run.prompt_tokens, 0, cached};
     if (parts_reasoning()) so_far.reasoning_tokens = run.choice.reasoning_tokens();
-    const Usage* const told = asked_.continuous_usage ? &so_far : nullptr;
-    if (asked_.endpoint == Endpoint::kChat && !std::exchange(run.introduced, true)) {
-      writer_->append_role_event(out, i, run.prompt_ids, told);
+    const Usage* const told = answer_.continuous_usage ? &so_far : nullptr;
+    if (answer_.endpoint == Endpoint::kChat && !std::exchange(run.introduced, true)) {
+      writer_->append_role_event(out, i, run.prompt_ids(), told);
     }
     so_far.completion_tokens = run.choice.generated();
     const ChoiceRun::News news = run.take();
@@ -460,7 +470,7 @@ void Generation::append_end(std::string& out) {
   }
   if (failure_) {
     append_error_event(out, *failure_);
-  } else if (asked_.include_usage) {
+  } else if (answer_.include_usage) {
     writer_->append_usage_event(out, usage());
   }
   out += kEventDone;
@@ -490,9 +500,9 @@ asio::awaitable<bool> Generation::write_events(std::string events, bool last) {
 
 }  // namespace
 
-asio::awaitable<bool> generate(Connection& connection, Incoming incoming, std::string body,
+asio::awaitable<bool> generate(Connection& connection, const Incoming& incoming, std::string body,
                                Nanos arrival) {
-  Generation generation(connection, std::move(incoming), arrival);
+  Generation generation(connection, incoming, arrival);
   const bool more = co_await generation.run(std::move(body));
   co_return more;
 }

@@ -9,7 +9,7 @@ namespace causeway::server {
 
 // Answers on `connection`, whole or as events, errors included. Requests to the fleet have ended or
 // are cancelled when it returns. False: the connection must be closed.
-asio::awaitable<bool> generate(Connection& connection, Incoming incoming, std::string body,
+asio::awaitable<bool> generate(Connection& connection, const Incoming& incoming, std::string body,
                                Nanos arrival);
 
 }  // namespace causeway::server

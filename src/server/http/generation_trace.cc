@@ -29,7 +29,8 @@ GenerationTrace::GenerationTrace(ServerContext& context, const Incoming& incomin
   if (context_.traces == nullptr) return;
   auto recorded = context_.traces->context(incoming.trace);
   if (!recorded) return;
-  RequestTrace& trace = trace_.emplace();
+  trace_ = std::make_unique<RequestTrace>();
+  RequestTrace& trace = *trace_;
   trace.context = *std::move(recorded);
   trace.root = context_.traces->make_root();
   trace.arrival = arrival;

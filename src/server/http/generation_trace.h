@@ -1,7 +1,7 @@
 // The trace of one generation, while it is served.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,7 +27,7 @@ class GenerationTrace {
 
  private:
   ServerContext& context_;
-  std::optional<RequestTrace> trace_;
+  std::unique_ptr<RequestTrace> trace_;  // null: it is not recorded
   bool began_ = false;
 };
 

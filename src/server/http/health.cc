@@ -148,7 +148,7 @@ MaybeError what_ails(const ServerContext& context) {
   return std::nullopt;
 }
 
-asio::awaitable<bool> answer_deep_health(Connection& connection, Incoming incoming) {
+asio::awaitable<bool> answer_deep_health(Connection& connection, const Incoming& incoming) {
   std::string body;
   MaybeError error;
   connection.watch();
@@ -156,8 +156,7 @@ asio::awaitable<bool> answer_deep_health(Connection& connection, Incoming incomi
     DeepHealth check(connection);
     error = co_await check.run(body);
   }
-  bool more =
-      co_await respond_either(connection, std::move(incoming), std::move(error), std::move(body));
+  bool more = co_await respond_either(connection, incoming, error, body);
   more = more && !connection.peer_gone();
   co_await connection.unwatch();
   co_return more;

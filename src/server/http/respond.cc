@@ -9,7 +9,8 @@ AnswerHead head_for(const ServerContext& context, const Incoming& incoming) {
   return head;
 }
 
-asio::awaitable<bool> respond_error(Connection& connection, Incoming incoming, ApiError error) {
+asio::awaitable<bool> respond_error(Connection& connection, const Incoming& incoming,
+                                    const ApiError& error) {
   AnswerHead head = head_for(connection.context(), incoming);
   // What the client still sends of a body is not read as the next request.
   head.keep_alive = head.keep_alive && !incoming.has_body;
@@ -18,18 +19,17 @@ asio::awaitable<bool> respond_error(Connection& connection, Incoming incoming, A
   co_return head.keep_alive;
 }
 
-asio::awaitable<bool> respond(Connection& connection, Incoming incoming, std::string body,
-                              std::string_view content_type, int status) {
+asio::awaitable<bool> respond(Connection& connection, const Incoming& incoming,
+                              std::string_view body, std::string_view content_type, int status) {
   AnswerHead content;
   content.status = status;
   content.content_type = content_type;
-  const bool more =
-      co_await respond_with(connection, std::move(incoming), content, std::move(body));
+  const bool more = co_await respond_with(connection, incoming, content, body);
   co_return more;
 }
 
-asio::awaitable<bool> respond_with(Connection& connection, Incoming incoming, AnswerHead content,
-                                   std::string body) {
+asio::awaitable<bool> respond_with(Connection& connection, const Incoming& incoming,
+                                   const AnswerHead& content, std::string_view body) {
   AnswerHead head = head_for(connection.context(), incoming);
   head.status = content.status;
   head.content_type = content.content_type;
@@ -42,14 +42,13 @@ asio::awaitable<bool> respond_with(Connection& connection, Incoming incoming, An
   co_return head.keep_alive;
 }
 
-asio::awaitable<bool> respond_either(Connection& connection, Incoming incoming, MaybeError error,
-                                     std::string body, int status) {
+asio::awaitable<bool> respond_either(Connection& connection, const Incoming& incoming,
+                                     const MaybeError& error, std::string_view body, int status) {
   bool more = false;
   if (error) {
-    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
+    more = co_await respond_error(connection, incoming, *error);
   } else {
-    more = co_await respond(connection, std::move(incoming), std::move(body), "application/json",
-                            status);
+    more = co_await respond(connection, incoming, body, "application/json", status);
   }
   co_return more;
 }

@@ -20,7 +20,7 @@
 namespace causeway::server {
 namespace {
 
-asio::awaitable<bool> answer_metrics(Connection& connection, Incoming incoming) {
+asio::awaitable<bool> answer_metrics(Connection& connection, const Incoming& incoming) {
   ServerContext& context = connection.context();
   std::string body;
   auto collect = [&context, &body] {
@@ -28,22 +28,22 @@ asio::awaitable<bool> answer_metrics(Connection& connection, Incoming incoming) 
     body = context.metrics->exposition(*context.fleet);
   };
   co_await offload(*context.pool, connection.worker(), collect);
-  const bool more = co_await respond(connection, std::move(incoming), std::move(body),
-                                     "text/plain; version=0.0.4; charset=utf-8");
+  const bool more =
+      co_await respond(connection, incoming, body, "text/plain; version=0.0.4; charset=utf-8");
   co_return more;
 }
 
-asio::awaitable<bool> answer_page(Connection& connection, Incoming incoming) {
+asio::awaitable<bool> answer_page(Connection& connection, const Incoming& incoming) {
   AnswerHead head;
   head.content_type = "text/html; charset=utf-8";
   head.security_policy = kPagePolicy;
-  const bool more =
-      co_await respond_with(connection, std::move(incoming), head, std::string(kPage));
+  const bool more = co_await respond_with(connection, incoming, head, kPage);
   co_return more;
 }
 
 // Text to tokens or back: what takes long is done on a preparing thread.
-asio::awaitable<bool> answer_tokens(Connection& connection, Incoming incoming, std::string body) {
+asio::awaitable<bool> answer_tokens(Connection& connection, const Incoming& incoming,
+                                    std::string body) {
   ServerContext& context = connection.context();
   const Counted counted(context, &ServerContext::generations);
   std::string out;
@@ -54,8 +54,7 @@ asio::awaitable<bool> answer_tokens(Connection& connection, Incoming incoming, s
                                                       : answer_detokenize(body, with, out);
   };
   co_await offload(*context.pool, connection.worker(), work);
-  const bool more =
-      co_await respond_either(connection, std::move(incoming), std::move(error), std::move(out));
+  const bool more = co_await respond_either(connection, incoming, error, out);
   co_return more;
 }
 
@@ -95,13 +94,13 @@ MaybeError tell_response(ServerContext& context, const Routed& routed, std::stri
 }
 
 // The endpoints without a body.
-asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
+asio::awaitable<bool> tell(Connection& connection, const Incoming& incoming) {
   ServerContext& context = connection.context();
   std::string body = "{\"status\":\"ok\"}";
   MaybeError error;
   switch (incoming.routed.route) {
     case Route::kMetrics: {
-      const bool more = co_await answer_metrics(connection, std::move(incoming));
+      const bool more = co_await answer_metrics(connection, incoming);
       co_return more;
     }
     case Route::kModels: body = models_body(*context.fleet); break;
@@ -116,13 +115,13 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
     }
     case Route::kResponse: error = tell_response(context, incoming.routed, body); break;
     case Route::kPage: {
-      const bool more = co_await answer_page(connection, std::move(incoming));
+      const bool more = co_await answer_page(connection, incoming);
       co_return more;
     }
     case Route::kAdminModels: body = admin_models_body(*context.fleet, context.draining); break;
     case Route::kRouterModels: body = router_models_body(*context.fleet); break;
     case Route::kRouterEvents: {
-      const bool more = co_await follow_models(connection, std::move(incoming));
+      const bool more = co_await follow_models(connection, incoming);
       co_return more;
     }
     case Route::kIsSleeping: body = is_sleeping_body(*context.fleet); break;
@@ -131,7 +130,7 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
       bool deep = false;
       error = parse_health_query(incoming.routed.query, deep);
       if (!error && deep) {
-        const bool more = co_await answer_deep_health(connection, std::move(incoming));
+        const bool more = co_await answer_deep_health(connection, incoming);
         co_return more;
       }
       if (!error) error = what_ails(context);
@@ -139,46 +138,55 @@ asio::awaitable<bool> tell(Connection& connection, Incoming incoming) {
     }
     default: error = what_ails(context); break;
   }
-  const bool more =
-      co_await respond_either(connection, std::move(incoming), std::move(error), std::move(body));
+  const bool more = co_await respond_either(connection, incoming, error, body);
   co_return more;
+}
+
+// Reads a request as far as the server takes it. The parser ends with this, as it is large: what is
+// left of a request, while it is answered, is `incoming` and `body`.
+asio::awaitable<MaybeError> read_request(Connection& connection, Incoming& incoming,
+                                         std::string& body) {
+  const ServerOptions& options = connection.context().options;
+  Parser parser;
+  configure(parser, options.limits);
+  MaybeError error = co_await connection.read_head(parser);
+  if (error) {
+    incoming.keep_alive = false;
+    co_return error;
+  }
+  error = examine(parser, options, connection.door(), incoming);
+  const Route route = incoming.routed.route;
+  if (error || !takes_body(route)) co_return error;
+  const bool administered = administers(route) && !generates(route);
+  if (!administered && connection.context().draining) co_return draining();
+  error = co_await connection.read_body(parser, incoming.expects_continue);
+  // A body cut short, too large or late: where the next request begins is unknown.
+  if (error) co_return error;
+  incoming.has_body = false;
+  body = std::move(parser.get().body());
+  co_return error;
 }
 
 // One request; false ends the connection.
 asio::awaitable<bool> serve_one(Connection& connection) {
-  const ServerOptions& options = connection.context().options;
   const bool there = co_await connection.wait_for_request();
   if (!there) co_return false;
   const Nanos arrival = connection.now();
-  Parser parser;
-  configure(parser, options.limits);
   Incoming incoming;
-  MaybeError error = co_await connection.read_head(parser);
-  if (error) {
-    incoming.keep_alive = false;
-  } else {
-    error = examine(parser, options, connection.door(), incoming);
-  }
-  const bool posted = !error && takes_body(incoming.routed.route);
-  const bool administered = administers(incoming.routed.route) && !generates(incoming.routed.route);
-  if (posted && !administered && connection.context().draining) error = draining();
-  if (posted && !error) {
-    error = co_await connection.read_body(parser, incoming.expects_continue);
-    // A body cut short, too large or late: where the next request begins is unknown.
-    if (!error) incoming.has_body = false;
-  }
+  std::string body;
+  const MaybeError error = co_await read_request(connection, incoming, body);
+  const Route route = incoming.routed.route;
   bool more = false;
   if (error) {
-    more = co_await respond_error(connection, std::move(incoming), *std::move(error));
-  } else if (posted && administered) {
-    more = co_await administer(connection, std::move(incoming), std::move(parser.get().body()));
-  } else if (posted && !generates(incoming.routed.route)) {
-    more = co_await answer_tokens(connection, std::move(incoming), std::move(parser.get().body()));
-  } else if (posted) {
-    more =
-        co_await generate(connection, std::move(incoming), std::move(parser.get().body()), arrival);
+    more = co_await respond_error(connection, incoming, *error);
+  } else if (generates(route)) {
+    more = co_await generate(connection, incoming, std::move(body), arrival);
+  } else if (administers(route) && takes_body(route)) {
+    more = co_await administer(connection, incoming, std::move(body));
+  } else if (takes_body(route)) {
+    more = co_await answer_tokens(connection, incoming, std::move(body));
   } else {
-    more = co_await tell(connection, std::move(incoming));
+    more = co_await tell(connection, incoming);
   }
   co_return more;
 }

@@ -1,9 +1,11 @@
 #include "server/http/worker.h"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <iterator>
 
 #include "server/http/connection.h"
 #include "server/http/stream.h"
@@ -37,7 +39,11 @@ void Worker::destroy() {
 void Worker::deliver(std::vector<Arrived> arrived) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
-  for (Arrived& one : arrived) inbox_.push_back(std::move(one));
+  if (inbox_.empty()) {
+    inbox_ = std::move(arrived);
+  } else {
+    std::move(arrived.begin(), arrived.end(), std::back_inserter(inbox_));
+  }
   if (std::exchange(handing_on_, true)) return;
   asio::post(*io_, [this] { hand_on(); });
 }
