@@ -8,6 +8,7 @@
 #include "commands/command.h"
 #include "option_advice.h"
 #include "settings.h"
+#include "usage_error.h"
 #include "version.h"
 
 namespace causeway::app {
@@ -88,7 +89,9 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    fmt::print(stderr, "error: {}\n", usage_error(app, "causeway", error));
+    return 2;
   }
   return run_chosen(commands, level);
 }

@@ -32,6 +32,11 @@ constexpr Advice kAdvice[] = {
     {"the profile has to be measured anew", "`causeway profile`"},
     {"or serve on the CPU", "--device cpu"},
     {"tokens that the model", "--max-model-len"},
+    {"bytes for KV are less than one frame", "--kv-cache-memory-bytes"},
+    {"bytes for KV are less than one frame", "--kv-frame-bytes"},
+    {"bytes is less than one extent", "--weights-memory-bytes"},
+    {"a model is a folder with config.json", "--models-dir"},
+    {"`prompt` has token id", "--vocab-size"},
 };
 
 bool has(std::string_view text, std::string_view part) {

@@ -9,12 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/testing/temporary_directory.h"
 #include "device/cuda/cuda_api.h"
 #include "device/testing/fake_cuda.h"
+#include "engine/testing/collecting_sink.h"
 #include "fleet/catalogue.h"
 #include "kernels/home_gemm/profile.h"
 #include "schedule/hbm_plan.h"
+#include "server/api/prepare.h"
+#include "slice/host_slice.h"
+#include "slice/machine.h"
 #include "topology/gpu_names.h"
 #include "transfer/link_map.h"
 
@@ -61,6 +66,36 @@ TEST(OptionAdvice, OfTheContext) {
                                        {.max_model_len = Tokens(1 << 20), .chat_template = {}});
   ASSERT_FALSE(entry.ok());
   EXPECT_THAT(with_options(entry.error().message), HasSubstr("(see --max-model-len)"));
+}
+
+TEST(OptionAdvice, OfMemoryOnTheCpu) {
+  const RealClock clock;
+  slice::ModelHome home(clock, mib(64));
+  const auto machine = slice::Machine::open_host({}, {}, home, clock);
+  ASSERT_TRUE(machine.ok());
+  engine::CollectingSink sink;
+  const auto said = [&](Bytes kv, Bytes cache) {
+    const auto opened =
+        slice::open_host_slice({.kv = kv, .kv_frame = mib(4), .cache = cache}, **machine, sink);
+    return opened.ok() ? "" : with_options(opened.error().message);
+  };
+  EXPECT_THAT(said(mib(1), Bytes(0)), HasSubstr("(see --kv-cache-memory-bytes, --kv-frame-bytes)"));
+  EXPECT_THAT(said(mib(4), mib(1)), HasSubstr("(see --weights-memory-bytes)"));
+}
+
+TEST(OptionAdvice, OfAFolderOfModels) {
+  TemporaryDirectory folder;
+  const auto source = fleet::single_model(folder.path(), "");
+  ASSERT_FALSE(source.ok());
+  EXPECT_THAT(with_options(source.error().message), HasSubstr("(see --models-dir)"));
+}
+
+TEST(OptionAdvice, OfARequestThatAServerRefuses) {
+  fleet::CatalogueEntry entry;
+  entry.vocab = 512;
+  const auto error = server::check_token("prompt", 3587, entry);
+  ASSERT_TRUE(error);
+  EXPECT_THAT(with_options(error->message), HasSubstr("(see --vocab-size)"));
 }
 
 TEST(OptionAdvice, OfMigInstances) {

@@ -6,15 +6,11 @@
 namespace causeway::app {
 namespace {
 
-// CLI11 tells the values that an option takes in the name of its type alone: "TEXT:{cpu,cuda}", and
-// of an enumeration "ENUM:value in {bf16->2,f32->0} OR {2,0}".
+// CLI11 tells the values that an option takes in the name of its type alone: "TEXT:{cpu,cuda}".
 std::vector<std::string> choices_in(const std::string& type) {
   const std::size_t open = type.find('{'), close = type.find('}');
   if (open == std::string::npos || close == std::string::npos || close < open) return {};
-  std::vector<std::string> choices =
-      CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
-  for (std::string& choice : choices) choice = choice.substr(0, choice.find("->"));
-  return choices;
+  return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
 }
 
 OptionText::Path path_in(const std::string& type) {

@@ -10,6 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/nearest_word.h"
+#include "usage_error.h"
+
 namespace causeway::app {
 namespace {
 
@@ -72,7 +75,7 @@ Status set(CLI::Option& option, const Values& values, const std::string& origin)
     for (const std::string& value : values) option.add_result(value);
     option.run_callback();
   } catch (const CLI::Error& error) {
-    return invalid_argument(origin + ": " + error.what());
+    return invalid_argument(origin + ": " + value_error(error));
   }
   return {};
 }
@@ -90,6 +93,19 @@ const char* value_in(const Environment& environment, const std::string& variable
   if (value == nullptr || *value == '\0') return nullptr;
   const bool service = std::string_view(value).find("://") != std::string_view::npos;
   return variable == "CAUSEWAY_PORT" && service ? nullptr : value;
+}
+
+Error unknown_option(const Options& command, const std::string& config_file,
+                     const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.app().get_options()) {
+    names.push_back(setting_name(*option));
+  }
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string_view meant = nearest_word(name, known);
+  return invalid_argument(config_file + ": unknown option '" + name + "'; " +
+                          (meant.empty() ? "see '" + command.app().get_name() + " --help'"
+                                         : "did you mean '" + std::string(meant) + "'?"));
 }
 
 }  // namespace
@@ -111,10 +127,7 @@ Status apply_settings(const Options& command, const std::string& config_file,
     }
     if (in_file != file.end()) file.erase(in_file);
   }
-  if (!file.empty()) {
-    return invalid_argument(config_file + ": unknown option '" + file.begin()->first + "'; see '" +
-                            command.app().get_name() + " --help'");
-  }
+  if (!file.empty()) return unknown_option(command, config_file, file.begin()->first);
   return {};
 }
 

@@ -97,7 +97,13 @@ TEST_F(Settings, ErrorsNameWhereTheValueCameFrom) {
 }
 
 TEST_F(Settings, UnknownKeysAndBrokenFilesAreRefused) {
-  EXPECT_THAT(apply({}, {}, "max-modle-len: 2").error().message, HasSubstr("max-modle-len"));
+  EXPECT_THAT(apply({}, {}, "max-modle-len: 2").error().message,
+              HasSubstr("'max-modle-len'; did you mean 'max-model-len'?"));
+  EXPECT_THAT(apply({}, {}, "nothing-like-it: 2").error().message, HasSubstr("'serve --help'"));
+  EXPECT_THAT(apply({}, {}, "port: abc").error().message,
+              HasSubstr("'port': --port: 'abc' is no whole number"));
+  EXPECT_THAT(apply({}, {}, "port: [1, 2]").error().message,
+              HasSubstr("'port': --port: may be given once only"));
   EXPECT_FALSE(apply({}, {}, "- 1\n- 2\n").ok());
   EXPECT_FALSE(apply({}, {}, "max-model-len: {a: 1}").ok());
   EXPECT_FALSE(apply({}, {}, "a: [").ok());

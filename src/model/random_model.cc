@@ -264,7 +264,10 @@ Status prepare_directory(const std::filesystem::path& directory) {
   if (error) return io_error("cannot create " + directory.string(), error.value());
   const bool empty = std::filesystem::is_empty(directory, error);
   if (error) return io_error(directory.string(), error.value());
-  if (!empty) return invalid_argument(directory.string() + ": is not empty");
+  if (!empty) {
+    return invalid_argument(directory.string() +
+                            ": is not empty; name a folder that is empty, or is not there yet");
+  }
   return {};
 }
 

@@ -198,13 +198,13 @@ class Benches(unittest.TestCase):
         for arguments, said in (
                 (("--bytes", "300kb", "--block-bytes", "256kb"), "at least 524288"),
                 (("--bytes", "1kb", "--block-bytes", "1kb"), "at least 2048"),
-                (("--bytes", "9pb"), "range"),
-                (("--block-bytes", "64mb"), "range"),
+                (("--bytes", "9pb"), "must be from"),
+                (("--block-bytes", "64mb"), "must be from"),
                 (("--bytes", "64mb", "--block-bytes", "3mb"), "whole number of frames"),
                 (("--bytes", "1mb", "--block-bytes", "64kb"), "does not fit a frame"),
                 (("--bytes", "16mb", "--gpu", 1), "there are 1"),
-                (("--runs", 2), "range"),
-                (("--per-step", 0), "range")):
+                (("--runs", 2), "must be from"),
+                (("--per-step", 0), "must be from")):
             done = run_causeway("bench", "kv", *KV_PLACE, *arguments)
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertIn(said, done.stderr, arguments)

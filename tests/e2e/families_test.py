@@ -16,7 +16,7 @@ WINDOW = 32
 def families():
     """As the program names them."""
     said = run_causeway("make-model", "--help").stdout
-    return re.findall(r"(\w+)->", re.search(r"--family ENUM:value in \{(.*?)\}", said, re.S).group(1))
+    return re.search(r"--family TEXT:\{(.*?)\}", said).group(1).split(",")
 
 
 class Families(unittest.TestCase):

@@ -52,7 +52,7 @@ class RunningServer:
         self.port = self.admin_port = None
         for line in self.process.stderr:
             self.log.append(line)
-            match = re.search(r"administered at http://[^:]+:(\d+)/admin", line)
+            match = re.search(r"administered at http://[^:]+:(\d+)/", line)
             if match:
                 self.admin_port = int(match.group(1))
             match = re.search(r"serving .* at http://[^:]+:(\d+)/v1", line)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What packages are made of, checked without installing any: the service, its configuration, the
-launchers, the maker of wheels and the Containerfile. scripts/test packages installs the real ones.
-CAUSEWAY_BINARY is the program."""
+launchers, the preloaded library, the maker of wheels and the Containerfile. scripts/test packages
+installs the real ones. CAUSEWAY_BINARY is the program, CAUSEWAY_PRELOAD_LIBRARY the library."""
 
 import json
 import os
@@ -111,6 +111,20 @@ class Scripts(Folder):
                        else {"PATH": os.environ["PATH"]})
             self.assertEqual((done.stdout, done.returncode), (f"{wanted} a b\n", 3))
         self.assertEqual(run("sh", copy).returncode, 2)
+
+
+class PreloadLibrary(unittest.TestCase):
+    def test_needs_glibc_alone(self):
+        """Another library would be loaded into every program, beside that program's own version."""
+        library = os.environ.get("CAUSEWAY_PRELOAD_LIBRARY")
+        if library is None:
+            self.skipTest("this build has no libcauseway-preload.so")
+        read = run("readelf", "-d", library)
+        self.assertEqual(read.returncode, 0, read.stderr)
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", read.stdout)
+        self.assertIn("libc.so.6", needed)
+        glibc = r"(lib(c|m|dl|rt|pthread)\.so\.\d|ld-linux-x86-64\.so\.2)"
+        self.assertEqual([name for name in needed if not re.fullmatch(glibc, name)], [])
 
 
 class Wheel(Folder):

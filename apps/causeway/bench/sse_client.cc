@@ -212,7 +212,7 @@ Result<Endpoint> parse_base_url(const std::string& url, std::string api_key) {
   static const std::regex pattern(R"(http://(\[[^\]]+\]|[^/:]+)(?::(\d{1,5}))?(/.*?)?/?)");
   std::smatch match;
   if (!std::regex_match(url, match, pattern)) {
-    return invalid_argument("'" + url + "' is not a URL of the form http://host:port/v1");
+    return invalid_argument("'" + url + "' is no URL of the form http://HOST:PORT");
   }
   Endpoint endpoint;
   endpoint.host = match[1];

@@ -18,12 +18,6 @@ std::map<std::string, model::Family> families_by_name() {
   return named;
 }
 
-std::string names_of(const std::map<std::string, model::Family>& families) {
-  std::string names;
-  for (const auto& [name, family] : families) names += (names.empty() ? "" : ", ") + name;
-  return names;
-}
-
 void print_bytes_progress(Bytes done, Bytes total) {
   fmt::print(stderr, "\r{:.2f} of {:.2f} GB ", static_cast<double>(done.count) * 1e-9,
              static_cast<double>(total.count) * 1e-9);
@@ -71,10 +65,10 @@ class MakeModel final : public Command {
     auto& app = options();
     app.add_option("directory", directory_, "folder to write; must be empty or not exist");
     const auto families = families_by_name();
-    app.add_choice("--family", family_, families, names_of(families));
+    app.add_choice("--family", family_, families, "which kind of model").show_default("llama");
     app.add_option("--from-config", from_config_, "folder with a config.json whose sizes to take")
         .existing_folder();
-    app.add_choice("--dtype", dtype_, kDTypes, "of the weights: bf16, f32 or f16");
+    app.add_choice("--dtype", dtype_, kDTypes, "of the weights").show_default("bf16");
     declare_sizes();
     app.add_flag("--tied", tied_, "the output head is the embedding");
     app.add_option("--seed", random_.seed, "same seed and sizes: same bytes").show_default();

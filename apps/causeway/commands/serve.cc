@@ -132,7 +132,7 @@ class Serve final : public Command {
                                  *pool_home, slices->fleet(), sink));
     CAUSEWAY_TRY(server.start(*fleet));
     if (set_.server.admin) {
-      spdlog::info("administered at http://{}:{}/admin", set_.admin.host, server.admin_port());
+      spdlog::info("administered at http://{}:{}/", set_.admin.host, server.admin_port());
     }
     spdlog::info("serving {} model{} at http://{}:{}/v1", count, count == 1 ? "" : "s",
                  set_.server.host, server.port());

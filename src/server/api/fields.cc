@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/nearest_word.h"
 #include "server/api/json_write.h"
 
 namespace causeway::server {
@@ -105,7 +106,10 @@ void Fields::reject_rest() {
   if (failed()) return;
   for (const auto& [name, member] : object_.items()) {
     if (member.is_null() || std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    fail(utf8_prefix(name, 64), "is not supported by this server; leave it out");
+    const std::string_view meant = nearest_word(name, known_);
+    fail(utf8_prefix(name, 64),
+         "is not supported by this server; " +
+             (meant.empty() ? "leave it out" : "did you mean `" + std::string(meant) + "`?"));
     return;
   }
 }

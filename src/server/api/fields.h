@@ -43,7 +43,8 @@ class Fields {
 
   void fail(std::string_view name, std::string_view problem);
   void fail(ApiError error);
-  // Every member that was not asked for and is not null becomes an error.
+  // Every member that was not asked for and is not null becomes an error, which names the one that
+  // was asked for and is spelt nearly so.
   void reject_rest();
 
   const std::string& prefix() const { return prefix_; }

@@ -35,7 +35,10 @@ MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& ou
   try {
     out = parse_body(body);
   } catch (const nlohmann::json::exception& failure) {
-    return bad_request("the body is not JSON: " + to_valid_utf8(utf8_prefix(failure.what(), 300)));
+    // The library's own name of the error stands in brackets in front of the words.
+    std::string_view what = failure.what();
+    if (what.starts_with('[')) what.remove_prefix(std::min(what.find("] ") + 2, what.size()));
+    return bad_request("the body is not JSON: " + to_valid_utf8(utf8_prefix(what, 300)));
   }
   if (!out.is_object()) return bad_request("the body must be a JSON object");
   return {};
@@ -43,7 +46,8 @@ MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& ou
 
 void parse_model(Fields& fields, std::string& out) {
   const auto model = fields.string("model");
-  if (!model || model->empty()) return fields.fail("model", "must name a model");
+  if (!model || model->empty())
+    return fields.fail("model", "must name a model; GET /v1/models lists them");
   out = *model;
 }
 

@@ -122,6 +122,30 @@ TEST(Parse, RefusesBadTokenFieldsByName) {
   }
 }
 
+TEST(Parse, NamesTheFieldThatWasMeant) {
+  const auto said = [](const std::string& more) {
+    const auto error = parse_chat_with(more);
+    return error ? error->param + ": " + error->message : "taken";
+  };
+  EXPECT_EQ(said(R"("max_token":5)"),
+            "max_token: `max_token` is not supported by this server; did you mean `max_tokens`?");
+  EXPECT_EQ(said(R"("stream_options":{"include_usgae":true})"),
+            "stream_options.include_usgae: `stream_options.include_usgae` is not supported by this "
+            "server; did you mean `include_usage`?");
+  EXPECT_EQ(said(R"("cache_salt":"x")"),
+            "cache_salt: `cache_salt` is not supported by this server; leave it out");
+}
+
+TEST(Parse, WhatIsNotJsonSaysWhere) {
+  GenerationRequest out;
+  for (const char* body : {R"({"model":"m")", "model=m", R"({"model":"m",})"}) {
+    const auto error = parse_generation(Endpoint::kChat, body, {}, out);
+    ASSERT_TRUE(error) << body;
+    EXPECT_TRUE(error->message.starts_with("the body is not JSON: parse error at line 1, column "))
+        << error->message;
+  }
+}
+
 TEST(Parse, NumbersThatOnlyPythonTakesAreNamed) {
   for (const char* name : {"temperature", "top_p", "top_k", "min_p", "presence_penalty", "seed",
                            "max_tokens", "n", "top_logprobs", "stop", "stop_token_ids", "stream"}) {

@@ -40,7 +40,10 @@ MaybeError check_tools(const GenerationRequest& asked, const text::ChatTemplate&
   if (!chat_template.takes_tools()) {
     const std::string which =
         asked.chat->chat_template ? "`chat_template`" : "the chat template of `" + model.name + "`";
-    return bad_request(which + " takes no tools", "tools");
+    return bad_request(which +
+                           " takes no tools; leave `tools` out, or give the server a template that "
+                           "takes them (--chat-template)",
+                       "tools");
   }
   if (model.tool_calls != text::ToolCallFormat::kNone) return {};
   return bad_request("how `" + model.name +
@@ -52,7 +55,7 @@ MaybeError check_tools(const GenerationRequest& asked, const text::ChatTemplate&
 ApiError no_template(const GenerationRequest& asked, const fleet::CatalogueEntry& model) {
   const std::string why = model.chat_template_error.empty() ? "" : ": " + model.chat_template_error;
   return bad_request("the model `" + model.name + "` has no chat template" + why +
-                         "; use /v1/completions, or give the server a template",
+                         "; use /v1/completions, or give the server a template (--chat-template)",
                      std::string(asked.prompt_field()));
 }
 
@@ -154,7 +157,7 @@ MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& mode
     return bad_request("this model's maximum context length is " +
                            std::to_string(model.max_model_len.count) + " tokens; asked for are " +
                            std::to_string(prompt) + " of the prompt and " + std::to_string(tokens) +
-                           " of the answer",
+                           " of the answer; shorten " + (room > 0 ? "one of them" : "the prompt"),
                        field, "context_length_exceeded");
   }
   if (asked.min_tokens > tokens) {

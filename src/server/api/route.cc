@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "base/nearest_word.h"
 #include "server/api/json_write.h"
 #include "text/utf8.h"
 
@@ -105,10 +106,47 @@ std::string_view why_left_out(std::string_view path) {
   return {};
 }
 
-ApiError no_such_path(std::string_view path) {
+bool is_at(Door door, std::string_view path) {
+  return std::any_of(kKnown.begin(), kKnown.end(), [&](const Known& entry) {
+    return entry.path == path && serves(door, entry.at);
+  });
+}
+
+// The path that was probably meant; empty: none is near.
+std::string path_meant(Door door, std::string_view path) {
+  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  const std::string beside_version = "/v1" + std::string(path.substr(0, 64));
+  for (const std::string_view one : {path, std::string_view(beside_version)}) {
+    if (is_at(door, one)) return std::string(one);
+  }
+  std::vector<std::string_view> paths;
+  for (const Known& entry : kKnown) {
+    if (serves(door, entry.at)) paths.push_back(entry.path);
+  }
+  return std::string(nearest_word(path, paths));
+}
+
+// What is to be said to a client that looks for something at the wrong place.
+std::string where_else(Door door, std::string_view path) {
+  if (door == Door::kAdmin) {
+    if (path == "/admin" || path == "/admin/") return "; the page is at `/`";
+    if (path.starts_with("/v1/") || is_at(Door::kPublic, path)) {
+      return "; this port administers, OpenAI's API is on the other one";
+    }
+  }
+  const std::string meant = path_meant(door, path);
+  if (!meant.empty()) return "; did you mean `" + meant + "`?";
+  if (door == Door::kAdmin) return {};
+  if (path == "/" || path.starts_with("/v1")) {
+    return "; what is there begins with GET /v1/models and POST /v1/chat/completions";
+  }
+  return is_at(Door::kAdmin, path) ? "; it is on the port for administration" : "";
+}
+
+ApiError no_such_path(Door door, std::string_view path) {
   const std::string_view why = why_left_out(path);
   ApiError error = bad_request("there is nothing at `" + to_valid_utf8(utf8_prefix(path, 128)) +
-                               "`" + std::string(why));
+                               "`" + (why.empty() ? where_else(door, path) : std::string(why)));
   error.status = 404;
   error.code = why.empty() ? "not_found" : "unsupported";
   return error;
@@ -143,14 +181,14 @@ MaybeError find_route(Door door, std::string_view method, std::string_view targe
     out.route = known->route;
     return check_method(method, out);
   }
-  if (door != Door::kPublic) return no_such_path(path);
+  if (door != Door::kPublic) return no_such_path(door, path);
   if (auto name = named_behind(kModelPrefix, path)) {
     out.route = Route::kModel;
     out.model_name = *std::move(name);
     return check_method(method, out);
   }
   auto id = named_behind(kResponsePrefix, path);
-  if (!id || id->find('/') != std::string::npos) return no_such_path(path);
+  if (!id || id->find('/') != std::string::npos) return no_such_path(door, path);
   out.route = Route::kResponse;
   out.response = *std::move(id);
   return check_method(method, out);

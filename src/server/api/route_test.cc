@@ -49,6 +49,37 @@ TEST(Route, WhatIsLeftOutSaysSo) {
   EXPECT_EQ(find_route(Door::kPublic, "POST", "/v1/rank", routed)->code, "not_found");
 }
 
+TEST(Route, WhatIsElsewhereSaysWhere) {
+  const std::string other_port = "OpenAI's API is on the other one";
+  const std::tuple<Door, const char*, std::string> cases[] = {
+      {Door::kPublic, "/", "GET /v1/models"},
+      {Door::kPublic, "/v1", "GET /v1/models"},
+      {Door::kPublic, "/v1/rank", "GET /v1/models"},
+      {Door::kPublic, "/v1/completion", "did you mean `/v1/completions`?"},
+      {Door::kPublic, "/v1/chat/completions/", "did you mean `/v1/chat/completions`?"},
+      {Door::kPublic, "/chat/completions", "did you mean `/v1/chat/completions`?"},
+      {Door::kPublic, "/models", "did you mean `/v1/models`?"},
+      {Door::kPublic, "/v1/models/", "did you mean `/v1/models`?"},
+      {Door::kPublic, "/admin/models", "the port for administration"},
+      {Door::kPublic, "/sleep", "the port for administration"},
+      {Door::kAdmin, "/admin", "the page is at `/`"},
+      {Door::kAdmin, "/admin/modles", "did you mean `/admin/models`?"},
+      {Door::kAdmin, "/v1/models", other_port},
+      {Door::kAdmin, "/v1/models/a", other_port},
+      {Door::kAdmin, "/tokenize", other_port},
+  };
+  for (const auto& [door, path, hint] : cases) {
+    Routed routed;
+    const auto error = find_route(door, "GET", path, routed);
+    ASSERT_TRUE(error) << path;
+    EXPECT_EQ(error->code, "not_found");
+    EXPECT_NE(error->message.find(hint), std::string::npos) << error->message;
+  }
+  Routed routed;
+  const std::string far = "/" + std::string(5000, 'a');
+  EXPECT_TRUE(find_route(Door::kPublic, "GET", far, routed)->message.ends_with("`"));
+}
+
 TEST(Route, DecodesModelNames) {
   Routed routed;
   ASSERT_FALSE(find_route(Door::kPublic, "GET", "/v1/models/org/a%20b%2Fc", routed));

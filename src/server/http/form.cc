@@ -55,7 +55,8 @@ asio::awaitable<MaybeError> Form::wait() {
     if (connection_.now() >= deadline) {
       co_return bad_request("`" + field_ + "` takes longer than " +
                                 std::to_string(most.count / 1'000'000) +
-                                " ms to compile; make it simpler",
+                                " ms to compile; make it simpler, or send it again "
+                                "later if the server is busy",
                             field_);
     }
     connection_.wake_at(deadline);
