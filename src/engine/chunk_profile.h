@@ -30,23 +30,23 @@ struct MeasuredStep {
 };
 
 struct MeasuredTable {
-  std::string model;  // for people
-  std::string shape;  // model::shape_text()
+  std::string model = {};  // for people
+  std::string shape = {};  // model::shape_text()
   int processors = 0;
   std::int64_t decodes = 0;  // sequences beside a chunk
   std::int64_t context = 0;  // tokens of each of them
   std::int64_t runs = 0;     // of each figure, whose median is kept
-  std::vector<MeasuredStep> steps;
+  std::vector<MeasuredStep> steps = {};
 
   schedule::StepTable times() const;
 };
 
 struct MeasuredChunks {
-  std::string device;  // "cuda" or "cpu"
-  std::string machine;
-  std::string driver;
-  std::string commit;
-  std::vector<MeasuredTable> tables;
+  std::string device = {};  // "cuda" or "cpu"
+  std::string machine = {};
+  std::string driver = {};
+  std::string commit = {};
+  std::vector<MeasuredTable> tables = {};
 };
 
 // kCorrupt, with the table and the field, for whatever else it holds; kUnsupported for another

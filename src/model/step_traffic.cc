@@ -46,7 +46,8 @@ std::vector<LayerProduct> products_of(const ModelConfig& c, std::int64_t rows) {
 
 // A slice has room for as many clusters as its SMs make, or fewer.
 Facts facts_of(int sm_count) {
-  Facts facts{.sm_count = sm_count};
+  Facts facts;
+  facts.sm_count = sm_count;
   for (std::size_t i = 0; i < facts.clusters.size(); ++i) {
     facts.clusters[i] = std::min(facts.clusters[i], sm_count >> i);
   }

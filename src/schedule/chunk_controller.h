@@ -51,7 +51,7 @@ Status parse_chunk(std::string_view text, ChunkOptions& options, std::int64_t& t
 // How long a step of the model is expected to take when it has its slice to itself: what was
 // measured, else the longer of the two times (engine::ModelFacts).
 struct StepCost {
-  Nanos min;
+  Nanos min = Nanos(0);
   double seconds_per_token = 0;
   StepTable table = {};
 

@@ -43,7 +43,7 @@ struct StepTable {
 
 // A table of a model's shape (model::shape_text()) on a slice of so many processors.
 struct ShapeTable {
-  std::string shape;
+  std::string shape = {};
   int processors = 0;
   StepTable table = {};
 };

@@ -123,8 +123,8 @@ Result<KernelBenchRow> Bench::decode(std::int64_t batch) {
   CAUSEWAY_ASSIGN(
       row, measure(std::move(row), [&]() -> Result<BenchSample> {
         CAUSEWAY_ASSIGN(const double limit,
-                        kernels::bench::cuda_read_bandwidth(
-                            steps_.weights().data(), steps_.weights().bytes(), 3, stream_));
+                        kernels::bench::cuda_read_bandwidth(steps_.weights().data(),
+                                                            steps_.weights().bytes(), 3, stream_));
         const auto enqueue = [&]() -> Status {
           for (std::int64_t i = 0; i < options_.decode_steps; ++i) {
             CAUSEWAY_TRY(steps_.enqueue(step, shape));

@@ -13,8 +13,8 @@ Result<std::vector<ChunkSteps>> bench_cuda_chunks(const ChunkBenchOptions& optio
   CAUSEWAY_ASSIGN(const auto layout, bench_layout(options.config));
   const ChunkBenchLimits limits = limits_of(options, layout);
   CudaSteps steps(options.config, device, stream);
-  CAUSEWAY_TRY(steps.prepare(
-      {.rows = limits.rows, .slots = limits.sequences, .frames = limits.frames}));
+  CAUSEWAY_TRY(
+      steps.prepare({.rows = limits.rows, .slots = limits.sequences, .frames = limits.frames}));
   const auto time_step = [&](const request::Batch& batch) {
     // Where all are single tokens, a graph of as many.
     const std::array bucket = {std::ssize(batch.entries)};

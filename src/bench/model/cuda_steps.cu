@@ -29,9 +29,9 @@ Status CudaSteps::prepare(const Limits& limits) {
                                                      stream_));
   CAUSEWAY_ASSIGN(
       workspace_,
-      CudaWorkspace::create(
-          device_, config_, {.rows = limits.rows, .slots = limits.slots, .frames = limits.frames},
-          device_.capabilities().processors, stream_));
+      CudaWorkspace::create(device_, config_,
+                            {.rows = limits.rows, .slots = limits.slots, .frames = limits.frames},
+                            device_.capabilities().processors, stream_));
   constexpr std::uint64_t kNone = 0;
   CAUSEWAY_ASSIGN(experts_read_, workspace_->constant(std::as_bytes(std::span(&kNone, 1))));
   auto* experts_read =
