@@ -122,7 +122,7 @@ TEST(ChunkProfileFile, BrokenAnywhereItIsRefusedOrWhatItSays) {
     EXPECT_TRUE(parse_chunk_profile(chunk_profile_json(*read)).ok());
     ++taken;
   }
-  EXPECT_GT(taken, 100);
+  EXPECT_GT(taken, 10);
 }
 
 TEST(ChunkProfileFile, AnotherVersionHasToBeMeasuredAnew) {

@@ -97,6 +97,7 @@ TEST(StepTimes, AHostSliceHasThem) {
   const auto machine = must(Machine::open_host({}, {}, home, clock));
   HostSliceOptions slice_options{.kv = mib(4), .kv_frame = kib(16)};
   const auto open = [&](schedule::Options schedule) {
+    schedule.chunk.profile.tables[0].processors = machine->host()->processors() + 1;
     schedule.chunk.profile.tables[1].processors = machine->host()->processors();
     slice_options.engine.core.schedule = schedule;
     return open_host_slice(slice_options, *machine, sink);

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "bench/model/chunk_bench.h"
+#include "bench/model/chunk_steps.h"
 #include "slice/slice_layout.h"
 
 namespace causeway::bench {

@@ -1,10 +1,12 @@
-#include "bench/model/chunk_bench.h"
+#include "bench/model/chunk_steps.h"
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/testing/must.h"
 
-namespace causeway::model::chunk_bench_test {
+namespace causeway::model::chunk_steps_test {
 namespace {
 
 ChunkBenchOptions tiny() {
@@ -90,4 +92,4 @@ TEST(ChunkBench, RunsOnTheCpu) {
 }
 
 }  // namespace
-}  // namespace causeway::model::chunk_bench_test
+}  // namespace causeway::model::chunk_steps_test

@@ -1,7 +1,7 @@
 #include <array>
 
 #include "bench/kernels/cuda_timer.h"
-#include "bench/model/chunk_bench.h"
+#include "bench/model/chunk_steps.h"
 #include "bench/model/cuda_steps.h"
 
 namespace causeway::model {

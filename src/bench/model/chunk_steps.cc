@@ -1,4 +1,4 @@
-#include "bench/model/chunk_bench.h"
+#include "bench/model/chunk_steps.h"
 
 #include <algorithm>
 #include <new>
