@@ -14,6 +14,7 @@
 #include "bench/replay_beside.h"
 #include "bench/tuner_curves.h"
 #include "commands/profile_of_hardware.h"
+#include "engine/chunk_profile.h"
 #include "fleet/generation_config.h"
 #include "kernels/home_gemm/profile.h"
 #include "model/config.h"
@@ -168,6 +169,11 @@ constexpr const char* kHome = R"({"format": "causeway-home-profile", "version": 
    "read_gb_per_s": 53.0, "beside": {"staged": [1.1, 1.07], "in_place": [1.2, 1.3]},
    "points": [{"way": "resident", "n": 4096, "k": 4096, "m": 16, "sms": 132, "ms": 0.1}]}]})";
 
+constexpr const char* kChunks = R"({"format": "causeway-chunk-profile", "version": 1,
+  "device": "cuda", "machine": "NVIDIA H200", "driver": "580", "commit": "3536", "tables": [
+  {"model": "m", "shape": "s", "processors": 132, "decodes": 32, "context": 1024, "runs": 5,
+   "steps": [{"tokens": 1, "ttft_ms": 5, "tpot_ms": 6.5, "gamma_x": 1, "gamma_o": 1.4}]}]})";
+
 constexpr const char* kHardware = R"({"name": "x", "description": "y", "tflops": 700,
   "memory_gb_per_s": 4420, "attention_gb_per_s": 3600, "memory_gb": 141, "link_gb_per_s": 55,
   "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 50, "layer_overhead_us": 6.3,
@@ -252,6 +258,13 @@ std::vector<Reader> machine_readers() {
        kHome,
        [](const fs::path& folder) {
          return status_of(kernels::home_gemm::parse_profiles(text_of(folder / "home.json")));
+       },
+       {},
+       false},
+      {"chunks.json",
+       kChunks,
+       [](const fs::path& folder) {
+         return status_of(engine::parse_chunk_profile(text_of(folder / "chunks.json")));
        },
        {},
        false},

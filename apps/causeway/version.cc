@@ -1,8 +1,12 @@
 #include "version.h"
 
+#include "commit.h"  // of the build: cmake/CausewayCommit.cmake
+
 namespace causeway::app {
 
 std::string version() { return CAUSEWAY_VERSION; }
+
+std::string commit() { return CAUSEWAY_COMMIT; }
 
 std::string version_text() {
   return "causeway " + version() +

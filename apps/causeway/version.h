@@ -7,6 +7,9 @@ namespace causeway::app {
 
 // "0.1.0"
 std::string version();
+// The commit that it was built from, with " and changes" where files differed; "unknown" without
+// git.
+std::string commit();
 // The version and the options of the build, for --version.
 std::string version_text();
 

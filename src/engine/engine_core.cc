@@ -39,8 +39,9 @@ Status EngineCore::add_model(ModelId model, const ModelFacts& facts) {
   state_->alphas[facts.alpha] += 1;
   state_->kv.add_model(model, facts.tokens_per_block);
   state_->scheduler.add_model(model, facts.tokens_per_block, facts.weights.streams(), facts.alpha);
-  state_->scheduler.set_step_cost(
-      model, {.min = facts.step_min, .seconds_per_token = facts.seconds_per_token});
+  state_->scheduler.set_step_cost(model, {.min = facts.step_min,
+                                          .seconds_per_token = facts.seconds_per_token,
+                                          .table = facts.step_table});
   if (facts.weights.streams()) state_->streamed.push_back(model);
   if (state_->rotation && facts.seconds_per_token > 0) {
     state_->rotation->set_prefill_rate(model, 1 / facts.seconds_per_token);

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "schedule/rotation_policy.h"
+#include "schedule/step_table.h"
 #include "weights/weight_cache.h"
 
 namespace causeway::engine {
@@ -21,6 +22,8 @@ struct ModelFacts {
   // How long a step is expected to compute: the longer of the two times.
   Nanos step_min = Nanos(0);
   double seconds_per_token = 0;
+  // What steps took when they were measured, for the choice of chunks; empty: nothing is known.
+  schedule::StepTable step_table = {};
 
   Nanos step_of(Tokens tokens) const {
     return std::max(step_min,

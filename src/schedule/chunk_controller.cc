@@ -38,7 +38,12 @@ Status check_chunk(const ChunkOptions& options) {
   if (!(options.efficiency_min >= 0 && options.efficiency_min <= 1)) {
     return invalid_argument("the efficiency that chunks reach at the least is from 0 to 1");
   }
-  return options.least.count >= 1 ? Status() : invalid_argument("a chunk has a token at least");
+  if (options.least.count < 1) return invalid_argument("a chunk has a token at least");
+  for (std::size_t i = 0; i < options.profile.tables.size(); ++i) {
+    const Status good = check_table(options.profile.tables[i].table);
+    if (!good.ok()) return good.error().with_context(fmt::format("tables[{}]", i));
+  }
+  return {};
 }
 
 Status parse_chunk(std::string_view text, ChunkOptions& options,
@@ -65,8 +70,10 @@ Status parse_chunk(std::string_view text, ChunkOptions& options,
   return {};
 }
 
-Nanos StepCost::of(Tokens tokens) const {
-  return std::max(min, nanos_from_seconds(seconds_per_token * static_cast<double>(tokens.count)));
+Nanos StepCost::of(const StepLoad& load) const {
+  if (!table.empty()) return table.of(load);
+  const auto tokens = static_cast<double>(load.all().count);
+  return std::max(min, nanos_from_seconds(seconds_per_token * tokens));
 }
 
 ChunkController::ChunkController(const ChunkOptions& options, const StepCost& cost, Tokens most)
@@ -74,12 +81,7 @@ ChunkController::ChunkController(const ChunkOptions& options, const StepCost& co
   CAUSEWAY_CHECK(check_chunk(options).ok(), "the chunk controller's options are out of range");
   CAUSEWAY_CHECK(cost.known() && cost.of(Tokens(1)) > Nanos(0), "steps take time");
   CAUSEWAY_CHECK(most.count >= 1, "a step needs room for a token");
-  // Two for each doubling: 64, 96, 128, 192, …
-  for (Tokens size = options.least; size < most_; size = size * 2) {
-    classes_.push_back({.tokens = size});
-    if (size.count > 1 && size + size / 2 < most_) classes_.push_back({.tokens = size + size / 2});
-  }
-  classes_.push_back({.tokens = most_});
+  for (const Tokens size : chunk_sizes(options.least, most_)) classes_.push_back({.tokens = size});
 }
 
 std::size_t ChunkController::class_of(Tokens tokens) const {
@@ -105,10 +107,10 @@ const ChunkController::Class* ChunkController::nearest_recent(std::size_t index)
   return nullptr;
 }
 
-Nanos ChunkController::predicted(Tokens tokens) const {
-  const std::size_t index = class_of(tokens);
+Nanos ChunkController::predicted(const StepLoad& load) const {
+  const std::size_t index = class_of(load.all());
   const Class* const known = nearest_recent(index);
-  const double expected = to_seconds(cost_.of(tokens));
+  const double expected = to_seconds(cost_.of(load));
   if (known == nullptr) return nanos_from_seconds(std::min(expected, kStepMax));
   double seconds = expected * known->ratio;
   // The ratio of another chunk size: what steps take beside their products (attention of decodes,
@@ -119,10 +121,10 @@ Nanos ChunkController::predicted(Tokens tokens) const {
   return nanos_from_seconds(std::min(seconds, kStepMax));
 }
 
-void ChunkController::measured(Tokens tokens, Nanos took) {
-  if (tokens.count < 1 || took <= Nanos(0)) return;
-  Class& one = classes_[class_of(tokens)];
-  double ratio = to_seconds(took) / to_seconds(cost_.of(tokens));
+void ChunkController::measured(const StepLoad& load, Nanos took) {
+  if (load.all().count < 1 || took <= Nanos(0)) return;
+  Class& one = classes_[class_of(load.all())];
+  double ratio = to_seconds(took) / to_seconds(cost_.of(load));
   const bool recent = is_recent(one);
   if (recent) ratio = std::min(ratio, kOutlier * one.ratio);
   ratio = std::clamp(ratio, kRatioMin, kRatioMax);
@@ -226,7 +228,8 @@ Tokens ChunkController::choose(const ChunkView& view) const {
   if (view.prompts.empty()) return room;
   Choice choice(view, options_);
   const auto offer = [&](Tokens chunk) {
-    choice.offer(chunk, predicted(view.decodes + std::min(chunk, choice.all())));
+    const Tokens prompt = std::min(chunk, choice.all());
+    choice.offer(chunk, predicted({.prompt = prompt, .decodes = view.decodes}));
   };
   // The candidate that computes all that is left is the last; a larger one computes no more.
   const Tokens last = std::min(room, choice.all());

@@ -4,9 +4,10 @@
 // its target for the time between tokens, the controller takes the smallest with which the prompts
 // at hand keep their targets for the first token. Where no sequence decodes it takes the largest.
 //
-// The paper's table, made offline (chunk × slice × model → seconds), follows from two figures that
-// an engine knows of each model on its slice (StepCost). What they leave out, attention above all,
-// and what contention adds is learnt from measured steps, for each chunk size separately.
+// The paper's table, made offline (chunk × slice × model → seconds), is step_table.h's; where none
+// was measured it follows from two figures that an engine knows of each model on its slice
+// (StepCost). What they leave out, attention above all, and what contention adds is learnt from
+// measured steps, for each chunk size separately.
 //
 // Pure: no clock, no I/O, no threads; the same calls give the same chunks. docs/design/chunks.md.
 #pragma once
@@ -19,6 +20,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "schedule/step_table.h"
 
 namespace causeway::schedule {
 
@@ -33,24 +35,31 @@ struct ChunkOptions {
   // device. A chunk that would make a sequence miss its target for the time between tokens is not
   // taken for the sake of this rate.
   double efficiency_min = 0.8;  // [0, 1]
-  Tokens least{64};             // the smallest chunk that is considered, ≥ 1
+  Tokens least = kChunkLeast;   // the smallest chunk that is considered, ≥ 1
+  // Measured offline; empty: steps are expected to take what StepCost's two figures say. A slice
+  // finds the table of each of its models in it.
+  ChunkProfile profile = {};
 };
 
-// kInvalidArgument names the range.
+// kInvalidArgument names the range, or the table and the field.
 Status check_chunk(const ChunkOptions& options);
 
 // Parses "fixed" (a step computes as many tokens as it may), "fixed:N" (N at most) or "auto" (the
 // controller's choice) into both arguments; kInvalidArgument tells what is accepted.
 Status parse_chunk(std::string_view text, ChunkOptions& options, std::int64_t& tokens_per_step_max);
 
-// How long a step of the model is expected to take when it has its slice to itself: the longer of
-// the two times (engine::ModelFacts).
+// How long a step of the model is expected to take when it has its slice to itself: what was
+// measured, else the longer of the two times (engine::ModelFacts).
 struct StepCost {
-  Nanos min;
+  Nanos min = Nanos(0);
   double seconds_per_token = 0;
+  StepTable table = {};
 
-  Nanos of(Tokens tokens) const;
-  bool known() const { return seconds_per_token > 0 && of(Tokens(1)) > Nanos(0); }
+  Nanos of(const StepLoad& load) const;
+  Nanos of(Tokens prompt) const { return of(StepLoad{.prompt = prompt}); }
+  bool known() const {
+    return !table.empty() || (seconds_per_token > 0 && of(Tokens(1)) > Nanos(0));
+  }
 };
 
 // How many tokens of a prompt are left, and when its first token should be out.
@@ -87,10 +96,12 @@ class ChunkController {
   // for one. Without prompts: as many as there is room for.
   Tokens choose(const ChunkView& view) const;
 
-  // How long a step of this many tokens is expected to take, by measurements; a day at most.
-  Nanos predicted(Tokens tokens) const;
-  // Records that a step of so many tokens has taken so long.
-  void measured(Tokens tokens, Nanos took);
+  // How long such a step is expected to take, by measurements; a day at most.
+  Nanos predicted(const StepLoad& load) const;
+  Nanos predicted(Tokens prompt) const { return predicted(StepLoad{.prompt = prompt}); }
+  // Records that such a step has taken so long.
+  void measured(const StepLoad& load, Nanos took);
+  void measured(Tokens prompt, Nanos took) { measured(StepLoad{.prompt = prompt}, took); }
 
  private:
   // A class of chunk sizes: steps of up to so many tokens, and more than the class before.

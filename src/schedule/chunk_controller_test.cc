@@ -194,6 +194,68 @@ TEST(ChunkController, HoldsForAnything) {
   }
 }
 
+// Ten milliseconds to 512 tokens, a hundred beyond; beside eight that decode twice as long.
+StepTable stepped() {
+  StepTable table{.decodes = 8};
+  for (const Tokens tokens : table_sizes(kMost)) {
+    const double alone = tokens <= Tokens(512) ? 0.01 : 0.1;
+    table.times.push_back({.tokens = tokens, .alone = alone, .beside = 2 * alone});
+  }
+  return table;
+}
+
+TEST(ChunkController, ATableDecidesWhereThereIsOne) {
+  // By the two figures any chunk takes an hour.
+  const StepCost cost{.min = seconds(3600), .seconds_per_token = 1, .table = stepped()};
+  const ChunkController chunks({.efficiency_min = 0}, cost, kMost);
+  const auto chunk = [&](Nanos aim, std::int64_t decodes) {
+    const std::vector<PromptDue> prompts = {due(4000, seconds(1) + aim)};
+    ChunkView view = view_of(prompts);
+    view.decodes = Tokens(decodes);
+    return chunks.choose(view);
+  };
+  // Eight steps of 10 ms; with 384 tokens it would be eleven.
+  EXPECT_EQ(chunk(millis(81), 0), Tokens(512));
+  EXPECT_EQ(chunk(millis(111), 0), Tokens(384));
+  EXPECT_EQ(chunk(seconds(1), 0), Tokens(64));
+  // Beside eight that decode each takes 20 ms, and beside four 15.
+  EXPECT_EQ(chunk(millis(161), 8), Tokens(512));
+  EXPECT_EQ(chunk(millis(221), 8), Tokens(384));
+  EXPECT_EQ(chunk(millis(166), 4), Tokens(384));
+  const std::vector<PromptDue> prompts = {due(20'000, seconds(1) + millis(1))};
+  ChunkView view = view_of(prompts, seconds(1) + millis(25));
+  view.decodes = Tokens(8);
+  EXPECT_EQ(chunks.choose(view), Tokens(512)) << "the largest that those who decode allow";
+}
+
+TEST(ChunkController, ATableIsEnough) {
+  EXPECT_TRUE(StepCost{.table = stepped()}.known());
+  const ChunkController chunks({}, {.table = stepped()}, kMost);
+  EXPECT_NEAR(to_millis(chunks.predicted(Tokens(100))), 10, 1e-3);
+  EXPECT_NEAR(to_millis(chunks.predicted({.prompt = Tokens(100), .decodes = Tokens(8)})), 20, 1e-3);
+}
+
+TEST(ChunkController, LearnsBeyondATable) {
+  ChunkController chunks({}, {.table = stepped()}, kMost);
+  const StepLoad load{.prompt = Tokens(100), .decodes = Tokens(8)};
+  for (int i = 0; i < 30; ++i) chunks.measured(load, millis(30));
+  EXPECT_NEAR(to_millis(chunks.predicted(load)), 30, 0.01);
+  // Of another class: what the table lacks is not more for more tokens.
+  EXPECT_NEAR(to_millis(chunks.predicted(Tokens(8192))), 100 + 5, 0.01);
+}
+
+TEST(ChunkOptions, ATableOfTheProfileIsChecked) {
+  ChunkOptions options;
+  options.profile.tables = {{.shape = "a", .processors = 1, .table = stepped()},
+                            {.shape = "b", .processors = 1, .table = stepped()}};
+  EXPECT_TRUE(check_chunk(options).ok());
+  options.profile.tables[1].table.times[2].alone = -1;
+  const Status checked = check_chunk(options);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_EQ(checked.error().message.rfind("tables[1]: steps[2].ttft_ms", 0), 0u)
+      << checked.error().message;
+}
+
 TEST(ChunkOptions, AreChecked) {
   EXPECT_TRUE(check_chunk({}).ok());
   const double nan = std::numeric_limits<double>::quiet_NaN();

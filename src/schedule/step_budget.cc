@@ -58,14 +58,20 @@ bool decodes(const Slot& slot) {
          (slot.wanted() - slot.facts.computed).count == 1;
 }
 
-Tokens tokens_of(const Decision& decision) {
-  Tokens tokens(0);
-  for (const Run& run : decision.runs) tokens += run.tokens;
-  return tokens;
+// A sequence of one token counts as one that decodes: the last of a prompt is as short.
+StepLoad load_of(const Decision& decision) {
+  StepLoad load;
+  for (const Run& run : decision.runs) {
+    (run.tokens == Tokens(1) ? load.decodes : load.prompt) += run.tokens;
+  }
+  return load;
 }
 
+StepLoad decoding(Tokens sequences) { return {.decodes = sequences}; }
+
 Nanos least_step_of(const ModelQueue& queue) {
-  return queue.chunk ? queue.chunk->predicted(Tokens(queue.running.size())) : queue.step_took;
+  return queue.chunk ? queue.chunk->predicted(decoding(Tokens(queue.running.size())))
+                     : queue.step_took;
 }
 
 }  // namespace
@@ -107,7 +113,8 @@ void Scheduler::State::find_prompts(const ModelQueue& queue, std::int64_t frames
 
 void Scheduler::State::find_gaps(const ModelQueue& queue, ChunkView& view) {
   Gaps gaps(view.begins, options.chunk);
-  Nanos least = queue.chunk->predicted(view.decodes);  // the time of a token without any prompt
+  // The time of a token without any prompt.
+  Nanos least = queue.chunk->predicted(decoding(view.decodes));
   Nanos target = ChunkView::kNever;
   for (const ModelQueue& other : queues) {
     const bool own = &other == &queue;
@@ -153,8 +160,7 @@ void Scheduler::State::expect_step(const Decision& decision, Nanos now) {
   const ModelQueue& queue = queue_of(decision.model);
   if (queue.streamed) return;
   if (expected.empty()) device_since = now;
-  const Tokens tokens = tokens_of(decision);
-  expected.push_back(queue.chunk ? queue.chunk->predicted(tokens) : queue.step_took);
+  expected.push_back(queue.chunk ? queue.chunk->predicted(load_of(decision)) : queue.step_took);
 }
 
 void Scheduler::State::measure_step(const Decision& decision, Nanos now, Nanos took) {
@@ -166,7 +172,7 @@ void Scheduler::State::measure_step(const Decision& decision, Nanos now, Nanos t
   }
   if (took <= Nanos(0)) return;
   queue.step_took = took;
-  if (queue.chunk) queue.chunk->measured(tokens_of(decision), took);
+  if (queue.chunk) queue.chunk->measured(load_of(decision), took);
 }
 
 }  // namespace causeway::schedule

@@ -66,6 +66,21 @@ TEST(StepBudgets, AModelWhoseCostsAreNotKnownHasFixedChunks) {
   EXPECT_EQ(harness.pass(), 4000);
 }
 
+TEST(StepBudgets, ATableAloneMakesChunksAutomatic) {
+  TwoModels harness(true);
+  // Half a target for 192 tokens, more than one for 256.
+  StepTable table{.decodes = 8};
+  for (const Tokens tokens : table_sizes(Tokens(4096))) {
+    const double seconds = tokens <= Tokens(192) ? 0.05 : 0.2;
+    table.times.push_back({.tokens = tokens, .alone = seconds, .beside = seconds});
+  }
+  harness.scheduler().set_step_cost(kA, {.table = table});
+  harness.add(1, kA, 16, 50);
+  harness.answer(1);
+  harness.add(2, kA, 4000, 10);
+  EXPECT_EQ(harness.pass(), 192);
+}
+
 // More prompt tokens arrive than can be computed by their target: as many are computed as the
 // targets of decoding sequences allow.
 TEST(StepBudgets, ThoseWhoDecodeKeepTheirTargets) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/shape_text.h"
 
 namespace causeway::simulate {
 namespace {
@@ -105,6 +106,12 @@ Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& shape) {
                            .alpha = shape.rotary_alpha,
                            .step_min = step_min(shape, options_.profile),
                            .seconds_per_token = seconds_per_token(shape, options_.profile)};
+  // A profile's machine counts as the one that is simulated, as a whole.
+  const schedule::ChunkProfile& measured = options_.schedule.chunk.profile;
+  if (!measured.empty()) {
+    const auto* const table = measured.find_largest(model::shape_text(shape.config, DType::kBF16));
+    if (table != nullptr) facts.step_table = *table;
+  }
   if (!cache_) {
     executor_.borrow_model(id, shape, WeightSource::kMemory);
     CAUSEWAY_TRY(core_.add_model(id, facts));

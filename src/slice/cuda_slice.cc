@@ -21,6 +21,7 @@
 #include "kv/frame_arena.h"
 #include "schedule/hbm_plan.h"
 #include "slice/sm_rates.h"
+#include "slice/step_times.h"
 #include "slice/weight_estate.h"
 #endif
 
@@ -130,7 +131,7 @@ class CudaSlice final : public Slice {
   Status make_twins();
   Status start_engine(engine::OutputSink& sink);
   device::Pace pace(const std::function<bool()>& cancelled) const;
-  engine::ModelFacts facts_of(const SliceModel& model, weights::CachedModel weights) const;
+  engine::ModelFacts facts_of(const SliceModel& model, weights::CachedModel weights);
 
   const CudaSliceOptions options_;
   Machine& machine_;
@@ -142,6 +143,7 @@ class CudaSlice final : public Slice {
   std::map<ModelId, Error> unavailable_;  // candidates that are not among them, and why
   // In the order in which they are needed: what comes later ends first.
   std::unique_ptr<device::Device> device_;
+  StepTimes step_times_;
   std::unique_ptr<SliceBook::Entry> entry_;
   std::unique_ptr<model::CudaWorkspace> workspace_;
   std::unique_ptr<model::CudaWorkspace> streamed_workspace_;  // null: no model is streamed
@@ -177,6 +179,7 @@ Status CudaSlice::check_part() const {
 Status CudaSlice::open_device() {
   CAUSEWAY_TRY(check_part());
   CAUSEWAY_ASSIGN(gpu_, gpus_.describe(options_.gpu));
+  const std::string machine = gpu_machine_name(gpu_.name);
   const bool part = options_.processors > 0 && options_.processors < gpu_.sms;
   if (part) gpu_.name += ", " + std::to_string(options_.processors) + " SMs";
   const auto scaled = [this](Bytes bytes) {
@@ -187,6 +190,8 @@ Status CudaSlice::open_device() {
                                           .physical_device = options_.gpu,
                                           .processors = options_.processors,
                                           .arena_bytes = addresses}));
+  CAUSEWAY_ASSIGN(step_times_, StepTimes::of(options_.engine.core.schedule, machine,
+                                             device_->capabilities().processors));
   CAUSEWAY_ASSIGN(free_, gpus_.free_memory(options_.gpu));
   const Bytes used = gpu_.memory - free_;
   // To a slice that is to have all, its neighbours are others.
@@ -467,8 +472,7 @@ void CudaSlice::unreach(device::HostAddress address, Bytes bytes) {
   device::make_unreachable_paced(*device_, address, bytes, pace({}));
 }
 
-engine::ModelFacts CudaSlice::facts_of(const SliceModel& model,
-                                       weights::CachedModel weights) const {
+engine::ModelFacts CudaSlice::facts_of(const SliceModel& model, weights::CachedModel weights) {
   const model::ModelCard& card = model.card;
   return {.tokens_per_block = card.kv.tokens,
           .max_model_len = model.max_model_len,
@@ -477,7 +481,8 @@ engine::ModelFacts CudaSlice::facts_of(const SliceModel& model,
           .alpha = model.alpha,
           .step_min = nanos_from_seconds(static_cast<double>(card.bytes_per_step.count) /
                                          (kBytesPerSm * processors())),
-          .seconds_per_token = card.operations_per_token / (kFlopsPerSm * processors())};
+          .seconds_per_token = card.operations_per_token / (kFlopsPerSm * processors()),
+          .step_table = step_times_.table(card)};
 }
 
 SliceLimits CudaSlice::limits() const {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "engine/host_executor.h"
 #include "kv/frame_arena.h"
+#include "slice/step_times.h"
 #include "slice/weight_estate.h"
 
 namespace causeway::slice {
@@ -70,6 +71,7 @@ class HostSlice final : public Slice {
   Machine& machine_;
   // In the order in which they are needed: what comes later ends first.
   std::unique_ptr<device::Device> device_;
+  StepTimes step_times_;
   std::unique_ptr<SliceBook::Entry> entry_;
   std::optional<kv::FrameArena> frames_;
   std::unique_ptr<TwinHome> twin_home_;    // null: KV does not rotate
@@ -116,6 +118,8 @@ Status HostSlice::open(engine::OutputSink& sink) {
                                           .physical_device = options_.device,
                                           .processors = options_.threads,
                                           .arena_bytes = round_up(kv_max, extent) + addresses}));
+  CAUSEWAY_ASSIGN(step_times_, StepTimes::of(options_.engine.core.schedule, host_machine_name(),
+                                             device_->capabilities().processors));
   // The devices' memory is this process's, and no slice's share of it depends on what others have.
   entry_ = machine_.slices().add(options_.device, Bytes(0), [] { return Bytes(0); });
   auto frames = kv::FrameArena::create(*device_, {.frame = options_.kv_frame,
@@ -214,7 +218,8 @@ Result<engine::ModelFacts> HostSlice::attach(SliceModel model) {
   engine::ModelFacts facts{.tokens_per_block = card.kv.tokens,
                            .max_model_len = model.max_model_len,
                            .vocab = card.config.vocab,
-                           .alpha = model.alpha};
+                           .alpha = model.alpha,
+                           .step_table = step_times_.table(card)};
   const weights::PlacedWeights at_home = model.home->weights();
   weights::PlacedWeights cached = at_home;
   if (estate_) {

@@ -1,6 +1,6 @@
 // JSON from outside, made safe to hold: nlohmann::json recurses when it copies, compares or prints,
 // so a document nested 100,000 deep would overflow the stack. Such input is refused before a tree
-// of it exists. Private to this room and `model`: text and requests have readers of their own.
+// of it exists. Text and requests have readers of their own.
 #pragma once
 
 #include <cstddef>

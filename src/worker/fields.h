@@ -116,8 +116,25 @@ void fields(V& v, Of<V, schedule::RotationPolicyOptions>& o) {
   v(o.lag, o.predicted_error, o.predicted_seed);
 }
 template <typename V>
+void fields(V& v, Of<V, schedule::StepTime>& time) {
+  v(time.tokens, time.alone, time.beside);
+}
+template <typename V>
+void fields(V& v, Of<V, schedule::StepTable>& table) {
+  v(table.decodes, table.times);
+}
+template <typename V>
+void fields(V& v, Of<V, schedule::ShapeTable>& table) {
+  v(table.shape, table.processors, table.table);
+}
+template <typename V>
+void fields(V& v, Of<V, schedule::ChunkProfile>& profile) {
+  v.text(profile.file);
+  v(profile.machine, profile.tables);
+}
+template <typename V>
 void fields(V& v, Of<V, schedule::ChunkOptions>& o) {
-  v(o.automatic, o.ttft_share, o.tpot_share, o.efficiency_min, o.least);
+  v(o.automatic, o.ttft_share, o.tpot_share, o.efficiency_min, o.least, o.profile);
 }
 template <typename V>
 void fields(V& v, Of<V, schedule::Options>& o) {

@@ -24,7 +24,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 6;
+inline constexpr std::uint32_t kProtocol = 7;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // the first bytes of no other protocol
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 

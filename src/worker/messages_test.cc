@@ -82,6 +82,13 @@ WorkerPlan some_plan() {
   slice.engine.core.schedule.running_max = 9;
   slice.engine.core.step_timeout = seconds(3);
   slice.engine.core.step_start = engine::StepStart::kAtOnce;
+  schedule::ChunkOptions& chunk = slice.engine.core.schedule.chunk;
+  chunk.automatic = true;
+  chunk.profile = {.file = "f.json",
+                   .machine = "NVIDIA H200",
+                   .tables = {{.shape = "s",
+                               .processors = 56,
+                               .table = {.decodes = 8, .times = {{Tokens(1), 0.5, 0.75}}}}}};
   return {.backend = Backend::kCuda,
           .gpu = 2,
           .slices = {slice, slice},
@@ -172,6 +179,15 @@ TEST(WorkerMessages, FieldsAreWhatTheyWere) {
   const auto plan = std::get<Prepare>(decode(encode(Prepare{some_plan()})).value()).plan;
   EXPECT_EQ(plan.slices[1].engine.core.schedule.policy, schedule::PolicyKind::kRotary);
   EXPECT_EQ(plan.slices[1].engine.core.step_timeout, seconds(3));
+  const auto& profile = plan.slices[1].engine.core.schedule.chunk.profile;
+  EXPECT_EQ(profile.file, "f.json");
+  EXPECT_EQ(profile.machine, "NVIDIA H200");
+  EXPECT_EQ(profile.tables[0].shape, "s");
+  EXPECT_EQ(profile.tables[0].processors, 56);
+  EXPECT_EQ(profile.tables[0].table.decodes, 8);
+  EXPECT_EQ(profile.tables[0].table.times[0].tokens, Tokens(1));
+  EXPECT_EQ(profile.tables[0].table.times[0].alone, 0.5);
+  EXPECT_EQ(profile.tables[0].table.times[0].beside, 0.75);
   EXPECT_EQ(plan.slices[1].engine.core.prefix_hash_seed, 0xfeedfacecafebeef);
   EXPECT_EQ(plan.models[0].directory, "/models/a");
   EXPECT_EQ(plan.link_least.in, 2e9);

@@ -10,6 +10,7 @@
 
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
+#include "slice/step_times.h"
 #endif
 
 namespace causeway::app {
@@ -24,13 +25,6 @@ using kernels::home_gemm::SliceLoad;
 
 constexpr int kWarmRuns = 2;
 constexpr std::size_t kRunsMin = 5;
-
-// "NVIDIA H200" of "GPU 0 (NVIDIA H200)".
-std::string model_of(const std::string& label) {
-  const auto begin = label.find('('), end = label.rfind(')');
-  if (begin == std::string::npos || end == std::string::npos || end <= begin) return label;
-  return label.substr(begin + 1, end - begin - 1);
-}
 
 // A slice with a stream; both go together.
 struct OpenSlice {
@@ -111,7 +105,7 @@ class CudaHomeSlices final : public HomeSlices {
     return {};
   }
 
-  std::string gpu_name() const override { return model_of(described_.name); }
+  std::string gpu_name() const override { return slice::gpu_machine_name(described_.name); }
   int processors() const override { return described_.sms; }
   bool has_peer() const override {
     const int peer = gpu_ == 0 ? 1 : 0;

@@ -1,5 +1,10 @@
 #include "commands/chunk_option.h"
 
+#include "base/log.h"
+#include "engine/chunk_profile.h"
+#include "model/shape_text.h"
+#include "weights/checked_json.h"
+
 namespace causeway::app {
 
 void ChunkOption::declare(Options& app, const std::string& group) {
@@ -10,11 +15,42 @@ void ChunkOption::declare(Options& app, const std::string& group) {
                  "their targets")
       .group(group)
       .show_default();
+  app.add_option("--chunk-profile", profile_,
+                 "of --chunk auto: a file that `causeway profile --model-config` made on this "
+                 "machine, by whose times of steps it begins; default: by an estimate, which the "
+                 "CPU has not")
+      .group(group);
 }
 
 Status ChunkOption::apply(schedule::Options& schedule) const {
   const Status parsed = schedule::parse_chunk(chunk_, schedule.chunk, schedule.tokens_per_step_max);
-  return parsed.ok() ? parsed : Status(parsed.error().with_context("--chunk"));
+  if (!parsed.ok()) return parsed.error().with_context("--chunk");
+  if (profile_.empty()) return {};
+  if (!schedule.chunk.automatic) {
+    return invalid_argument("--chunk-profile is of no use without --chunk auto");
+  }
+  CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(profile_, mib(16)));
+  CAUSEWAY_ASSIGN(const engine::MeasuredChunks measured,
+                  engine::parse_chunk_profile(text).with_context(profile_));
+  schedule.chunk.profile = engine::profile_of(measured, profile_);
+  return {};
+}
+
+Status check_simulated_profile(const simulate::SimulationOptions& simulation, bool one_slice) {
+  const schedule::ChunkProfile& profile = simulation.schedule.chunk.profile;
+  if (profile.empty()) return {};
+  if (!one_slice) {
+    return invalid_argument(
+        "--chunk-profile: simulated slices have no processors by which their tables are found; "
+        "leave out --slices, or the profile");
+  }
+  for (const simulate::ModelShape& shape : simulation.models) {
+    const std::string text = model::shape_text(shape.config, DType::kBF16);
+    if (profile.find_largest(text) != nullptr) continue;
+    spdlog::warn("{} has no table of the shape of {}, whose chunks are chosen without: {}",
+                 profile.file, shape.name, text);
+  }
+  return {};
 }
 
 }  // namespace causeway::app

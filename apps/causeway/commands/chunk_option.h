@@ -1,4 +1,5 @@
-// --chunk: how many tokens of prompts a step computes; for all commands that schedule.
+// --chunk and --chunk-profile: how many tokens of prompts a step computes; for all commands that
+// schedule.
 #pragma once
 
 #include <string>
@@ -6,6 +7,7 @@
 #include "base/result.h"
 #include "options.h"
 #include "schedule/scheduler.h"
+#include "simulate/simulate.h"
 
 namespace causeway::app {
 
@@ -14,12 +16,18 @@ class ChunkOption {
   // `group`: of --help. Beside --max-num-batched-tokens, which the command declares.
   void declare(Options& app, const std::string& group = "Options");
 
-  // Writes what the option says into `schedule`, in which --max-num-batched-tokens is already.
-  // kInvalidArgument says what is wanted.
+  // Writes what the options say into `schedule`, in which --max-num-batched-tokens is already.
+  // kInvalidArgument says what is wanted; of a profile, which is read here, the reader's errors
+  // with file and field.
   Status apply(schedule::Options& schedule) const;
 
  private:
   std::string chunk_ = "fixed";
+  std::string profile_;
 };
+
+// A profile in the simulator: kInvalidArgument unless the machine is one slice, as simulated ones
+// have no processors by which tables are found. The log names models that are not in it.
+Status check_simulated_profile(const simulate::SimulationOptions& simulation, bool one_slice);
 
 }  // namespace causeway::app

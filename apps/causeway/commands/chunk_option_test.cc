@@ -1,8 +1,13 @@
 #include "commands/chunk_option.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <fstream>
+
+#include "base/testing/temporary_directory.h"
+#include "engine/chunk_profile.h"
 
 namespace causeway::app::chunk_option_test {
 namespace {
@@ -49,6 +54,79 @@ TEST(ChunkOption, SaysWhatIsWanted) {
     EXPECT_NE(applied.error().message.find("fixed:N"), std::string::npos) << text;
     EXPECT_EQ(schedule.tokens_per_step_max, schedule::Options().tokens_per_step_max);
   }
+}
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string profile_json() {
+  engine::MeasuredTable table{.model = "m",
+                              .shape = "s",
+                              .processors = 2,
+                              .decodes = 1,
+                              .context = 1,
+                              .runs = 1,
+                              .steps = {}};
+  for (const Tokens tokens : schedule::table_sizes(Tokens(64))) {
+    table.steps.push_back({.tokens = tokens, .ttft_ms = 3, .tpot_ms = 4});
+  }
+  return engine::chunk_profile_json(
+      {.device = "cpu", .machine = "x", .driver = "none", .commit = "c", .tables = {table}});
+}
+
+class ChunkProfileOption : public ::testing::Test {
+ protected:
+  std::string write(const std::string& text) {
+    const auto path = folder_.path() / "p.json";
+    std::ofstream(path) << text;
+    return path.string();
+  }
+  std::string refused(const std::vector<std::string>& line) {
+    const Status applied = apply(line, schedule_);
+    return applied.ok() ? "" : applied.error().message;
+  }
+
+  TemporaryDirectory folder_;
+  schedule::Options schedule_;
+};
+
+TEST_F(ChunkProfileOption, IsReadIntoTheSchedule) {
+  const std::string file = write(profile_json());
+  ASSERT_TRUE(apply({"--chunk-profile=" + file, "--chunk=auto"}, schedule_).ok());
+  EXPECT_EQ(schedule_.chunk.profile.file, file);
+  EXPECT_EQ(schedule_.chunk.profile.machine, "x");
+  ASSERT_NE(schedule_.chunk.profile.find("s", 2), nullptr);
+  EXPECT_EQ(schedule_.chunk.profile.find("s", 2)->decodes, 1);
+}
+
+TEST_F(ChunkProfileOption, IsNoUseToFixedChunks) {
+  const std::string file = write(profile_json());
+  EXPECT_THAT(refused({"--chunk-profile=" + file}), HasSubstr("--chunk auto"));
+  EXPECT_THAT(refused({"--chunk-profile=" + file, "--chunk=fixed:64"}), HasSubstr("--chunk auto"));
+}
+
+TEST_F(ChunkProfileOption, ABadFileIsNamedWithItsField) {
+  EXPECT_THAT(refused({"--chunk-profile=/nowhere/p.json", "--chunk=auto"}),
+              HasSubstr("/nowhere/p.json"));
+  std::string text = profile_json();
+  text.replace(text.find("\"ttft_ms\": 3"), 12, "\"ttft_ms\":-3");
+  const std::string file = write(text);
+  EXPECT_THAT(refused({"--chunk-profile=" + file, "--chunk=auto"}),
+              AllOf(HasSubstr(file), HasSubstr("tables[0]"), HasSubstr("ttft_ms is -3")));
+  write(text.substr(0, text.size() / 2));
+  EXPECT_THAT(refused({"--chunk-profile=" + file, "--chunk=auto"}),
+              AllOf(HasSubstr(file), HasSubstr("byte")));
+}
+
+TEST_F(ChunkProfileOption, InTheSimulatorIsOfAWholeMachine) {
+  const std::string file = write(profile_json());
+  simulate::SimulationOptions simulation;
+  EXPECT_TRUE(check_simulated_profile(simulation, false).ok());
+  ASSERT_TRUE(apply({"--chunk-profile=" + file, "--chunk=auto"}, simulation.schedule).ok());
+  EXPECT_TRUE(check_simulated_profile(simulation, true).ok());
+  const Status refused = check_simulated_profile(simulation, false);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("--slices"));
 }
 
 }  // namespace

@@ -3,9 +3,13 @@
 #include <filesystem>
 #include <vector>
 
+#include "bench/chunk_profiler.h"
 #include "bench/home_profile.h"
 #include "commands/command.h"
+#include "commands/model_config.h"
 #include "commands/profile_file.h"
+#include "this_machine.h"
+#include "version.h"
 
 namespace causeway::app {
 namespace {
@@ -13,31 +17,109 @@ namespace {
 using kernels::home_gemm::Home;
 using kernels::home_gemm::MachineProfile;
 
+constexpr const char* kHomeFile = "home-profile.json";
+constexpr const char* kChunkFile = "chunk-profile.json";
+
 class ProfileCommand final : public Command {
  public:
   ProfileCommand(Options& parent, const Clock& clock)
-      : Command(parent, "profile",
-                "Measure how fast products are whose weight is in host memory or at a peer GPU"),
+      : Command(
+            parent, "profile",
+            "Measure how fast products are whose weight is in host memory or at a peer GPU; or, "
+            "with --model-config, how long a model's steps take by chunk"),
         clock_(clock) {
     auto& app = options();
-    app.add_option("--out", file_, "the profile; entries of other GPUs and homes in it stay")
-        .show_default();
-    app.add_option("--home", homes_,
-                   "where weights lie; without it host, and peer where there is one")
-        .one_of({"host", "peer"})
-        .delimiter(',');
-    app.add_flag("--quick", quick_, "fewer sizes, within a minute; the whole takes some");
+    app.add_option("--out", file_,
+                   "the profile; of products, entries of other GPUs and homes in it stay; of "
+                   "chunks, it is written anew (default: chunk-profile.json)")
+        .show_default(kHomeFile);
     app.add_option("--gpu", gpu_, "which GPU").non_negative();
     app.add_option("--runs", runs_, "of each figure; the median is kept")
         .range(3, 1000)
         .show_default();
+    declare_products();
+    declare_chunks();
   }
 
-  Status run() override {
+  Status run() override { return configs_.empty() ? profile_products() : profile_chunks(); }
+
+ private:
+  void declare_products() {
+    const char* const kGroup = "Products at home";
+    auto& app = options();
+    app.add_option("--home", homes_,
+                   "where weights lie; without it host, and peer where there is one")
+        .one_of({"host", "peer"})
+        .delimiter(',')
+        .group(kGroup);
+    app.add_flag("--quick", quick_, "fewer sizes, within a minute; the whole takes some")
+        .group(kGroup);
+  }
+
+  void declare_chunks() {
+    const char* const kGroup = "Chunks";
+    auto& app = options();
+    app.add_option("--model-config", configs_,
+                   "config.json of a model whose steps are measured, for serve's --chunk-profile; "
+                   "only shapes count, weights are random; may be repeated")
+        .one_value()
+        .existing_file()
+        .group(kGroup);
+    app.add_option("--device", device_, "where: cuda or cpu")
+        .one_of({"cuda", "cpu"})
+        .group(kGroup)
+        .show_default();
+    app.add_option("--slices", chunks_.slices,
+                   "sizes of slices, as serve's --slices has them, e.g. all or 2x56; may be "
+                   "repeated")
+        .one_value()
+        .group(kGroup)
+        .show_default("all");
+    app.add_option("--max-num-batched-tokens", chunks_.most.count,
+                   "tokens of the largest step: of a server no more")
+        .range(1, 65'535)
+        .group(kGroup)
+        .show_default();
+    app.add_option("--decodes", chunks_.decodes, "sequences that decode beside a chunk")
+        .range(1, 4096)
+        .group(kGroup)
+        .show_default();
+    app.add_option("--context", chunks_.context, "tokens of each of them")
+        .range(1, 1 << 20)
+        .group(kGroup)
+        .show_default();
+  }
+
+  Status profile_chunks() {
+    if (quick_ || !homes_.empty()) {
+      return invalid_argument("--home and --quick are for products: leave out --model-config");
+    }
+    const std::string file = file_.empty() ? kChunkFile : file_;
+    for (const std::string& config : configs_) {
+      CAUSEWAY_ASSIGN(model::ModelConfig shape, read_model_config(config));
+      chunks_.models.push_back({model_name_of(config), std::move(shape)});
+    }
+    const auto here = look_at_machine();
+    const bool driver = device_ == "cuda" && here.ok() && !here->driver.empty();
+    chunks_.runs = runs_;
+    chunks_.progress = [](const std::string& what) { fmt::print(stderr, "{} …\n", what); };
+    chunks_.save = [&](const auto& chunks) { return write_chunk_profile(file, chunks); };
+    CAUSEWAY_ASSIGN(const auto machine, device_ == "cuda" ? bench::open_gpu_for_chunks(gpu_, clock_)
+                                                          : bench::open_cpu_for_chunks(clock_));
+    CAUSEWAY_ASSIGN(
+        const engine::MeasuredChunks measured,
+        bench::profile_chunks(chunks_, *machine,
+                              {.driver = driver ? here->driver : "none", .commit = commit()}));
+    fmt::print("{}\nwritten to {}\n", bench::to_text(measured), file);
+    return {};
+  }
+
+  Status profile_products() {
+    const std::string file = file_.empty() ? kHomeFile : file_;
     // What is in the file is read first, so that a bad one costs no measuring.
     std::vector<MachineProfile> machines;
-    if (std::filesystem::exists(file_)) {
-      CAUSEWAY_ASSIGN(machines, read_profiles(file_));
+    if (std::filesystem::exists(file)) {
+      CAUSEWAY_ASSIGN(machines, read_profiles(file));
     }
     CAUSEWAY_ASSIGN(const auto slices, HomeSlices::open(gpu_, clock_));
     auto settings = quick_ ? HomeProfileSettings::quick() : HomeProfileSettings::whole();
@@ -47,13 +129,12 @@ class ProfileCommand final : public Command {
                       measure_home_profile(*slices, home, settings, print_progress));
       print(measured);
       machines = merged(std::move(machines), {measured});
-      CAUSEWAY_TRY(write_profiles(file_, machines));
+      CAUSEWAY_TRY(write_profiles(file, machines));
     }
-    fmt::print("written to {}\n", file_);
+    fmt::print("written to {}\n", file);
     return {};
   }
 
- private:
   std::vector<Home> homes(const HomeSlices& slices) const {
     std::vector<Home> all;
     for (const std::string& name : homes_) all.push_back(*kernels::home_gemm::home_named(name));
@@ -76,11 +157,14 @@ class ProfileCommand final : public Command {
   }
 
   const Clock& clock_;
-  std::string file_ = "home-profile.json";
+  std::string file_;
   std::vector<std::string> homes_;
   bool quick_ = false;
   int gpu_ = 0;
   std::int64_t runs_ = 5;
+  std::string device_ = "cuda";
+  std::vector<std::string> configs_;
+  bench::ChunkProfileSettings chunks_;
 };
 
 }  // namespace

@@ -5,6 +5,16 @@
 #include <iterator>
 
 namespace causeway::app {
+namespace {
+
+Status write_profile(const std::string& file, const std::string& json) {
+  std::ofstream out(file, std::ios::binary);
+  out << json;
+  out.flush();
+  return out ? Status() : io_error("cannot write " + file, errno);
+}
+
+}  // namespace
 
 using kernels::home_gemm::MachineProfile;
 
@@ -16,10 +26,11 @@ Result<std::vector<MachineProfile>> read_profiles(const std::string& file) {
 }
 
 Status write_profiles(const std::string& file, const std::vector<MachineProfile>& machines) {
-  std::ofstream out(file, std::ios::binary);
-  out << kernels::home_gemm::profiles_json(machines);
-  out.flush();
-  return out ? Status() : io_error("cannot write " + file, errno);
+  return write_profile(file, kernels::home_gemm::profiles_json(machines));
+}
+
+Status write_chunk_profile(const std::string& file, const engine::MeasuredChunks& chunks) {
+  return write_profile(file, engine::chunk_profile_json(chunks));
 }
 
 }  // namespace causeway::app

@@ -1,10 +1,12 @@
-// Files of profiles of products at home: what `causeway profile` writes and --profile reads.
+// Files of profiles: of products at home, which `causeway profile` writes and --profile reads, and
+// of chunks.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "engine/chunk_profile.h"
 #include "kernels/home_gemm/profile.h"
 
 namespace causeway::app {
@@ -15,5 +17,7 @@ Result<std::vector<kernels::home_gemm::MachineProfile>> read_profiles(const std:
 // kIo names the file.
 Status write_profiles(const std::string& file,
                       const std::vector<kernels::home_gemm::MachineProfile>& machines);
+
+Status write_chunk_profile(const std::string& file, const engine::MeasuredChunks& chunks);
 
 }  // namespace causeway::app

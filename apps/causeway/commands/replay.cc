@@ -259,6 +259,7 @@ class Replay final : public Command {
       CAUSEWAY_ASSIGN(auto shape, simulate::shape_of(model.name, model.config, slice.frame));
       slice.models.push_back(std::move(shape));
     }
+    CAUSEWAY_TRY(check_simulated_profile(slice, fleet_.slices == 1 && !fleet_.gpu_parts));
     return bench::replay_simulated(fleet_, options_);
   }
 

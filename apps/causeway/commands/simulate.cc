@@ -44,6 +44,7 @@ class Simulate final : public Command {
     CAUSEWAY_ASSIGN(auto workload, make_workload());
     CAUSEWAY_TRY(set_targets(workload));
     if (given("--slices")) return run_fleet(workload);
+    CAUSEWAY_TRY(check_simulated_profile(simulation_, true));
     CAUSEWAY_ASSIGN(const auto report, simulate::run(simulation_, workload));
     fmt::print("{}", simulate::to_text(report));
     return write_json(json_file_, nlohmann::ordered_json::parse(simulate::to_json(report)));
@@ -136,6 +137,7 @@ class Simulate final : public Command {
     fleet_.slice = simulation_;
     fleet_.fleet.waiting_max = std::ssize(workload) + 1;
     CAUSEWAY_TRY(fleet_options_.apply(seed_, fleet_));
+    CAUSEWAY_TRY(check_simulated_profile(fleet_.slice, fleet_.slices == 1 && !fleet_.gpu_parts));
     CAUSEWAY_ASSIGN(const auto report, simulate::run_fleet(fleet_, workload));
     fmt::print("{}", simulate::to_text(report));
     return write_json(json_file_, nlohmann::ordered_json::parse(simulate::to_json(report)));

@@ -1,14 +1,13 @@
 #include "bench/model/forward_bench.h"
 
 #include <algorithm>
-#include <memory>
-#include <span>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "bench/kernels/machine_limits.h"
-#include "kernels/testing/random_bf16.h"
-#include "model/forward.h"
+#include "bench/model/bench_batch.h"
+#include "bench/model/host_steps.h"
 #include "model/step_work.h"
 
 namespace causeway::model {
@@ -18,34 +17,31 @@ using kernels::bench::BenchProgress;
 using kernels::bench::BenchSample;
 using kernels::bench::KernelBenchRow;
 
-std::int64_t sequences_max(const ForwardBenchOptions& options) {
-  std::int64_t most = 1;
-  for (const std::int64_t batch : options.decode_batches) most = std::max(most, batch);
-  return most;
+BatchPart decode_of(const ForwardBenchOptions& options, std::int64_t batch) {
+  return {.sequences = batch, .context = options.decode_context};
 }
 
-std::int64_t frames_of(std::int64_t tokens, const kv::BlockLayout& layout) {
-  return (tokens + layout.tokens.count - 1) / layout.tokens.count;
+BatchPart prompt_of(const ForwardBenchOptions& options) {
+  return {.tokens = options.prefill_tokens};
+}
+
+HostSteps::Limits forward_limits(const ForwardBenchOptions& options,
+                                 const kv::BlockLayout& layout) {
+  std::int64_t most = 1;
+  for (const std::int64_t batch : options.decode_batches) most = std::max(most, batch);
+  const BatchPart decode = decode_of(options, most), prompt = prompt_of(options);
+  return {.sequences = most,
+          .frames = std::max(frames_of({&decode, 1}, layout), frames_of({&prompt, 1}, layout))};
 }
 
 class ForwardBench {
  public:
-  ForwardBench(const ForwardBenchOptions& options, const weights::WeightLayout& placed,
-               std::span<std::byte> weights, std::span<std::byte> kv, const kv::BlockLayout& layout,
-               const Clock& clock)
-      : options_(options),
-        weights_(weights),
-        clock_(clock),
-        kv_{.base = kv.data(), .layout = layout, .dtype = DType::kBF16},
-        forward_(options.config, weights::PlacedWeights{&placed, weights.data()}),
-        logits_(static_cast<std::size_t>(options.config.vocab * sequences_max(options))) {
-    kernels::testing::fill_random_bf16(weights, 3, 0.01f);
-    kernels::testing::fill_random_bf16(kv, 5, 0.5f);
-  }
+  ForwardBench(const ForwardBenchOptions& options, HostSteps& steps, const Clock& clock)
+      : options_(options), steps_(steps), clock_(clock) {}
 
   Result<KernelBenchRow> decode(std::int64_t batch) {
     const ModelConfig& c = options_.config;
-    const Bytes kv_token = kv_.layout.token_stride * (2 * c.layers);
+    const Bytes kv_token = steps_.layout().token_stride * (2 * c.layers);
     const Bytes step = decode_weight_bytes(c, host_dtype(c.dtype), batch) +
                        kv_token * (batch * (options_.decode_context + 1));
     const double bytes = static_cast<double>(step.count * options_.decode_steps);
@@ -58,10 +54,10 @@ class ForwardBench {
         .ratio_wanted = batch == 1 ? 0.7 : 0,
         .per_token = static_cast<double>(step.count) * 1e-9 / static_cast<double>(batch)};
     return measure(std::move(row), [&]() -> Result<BenchSample> {
-      const double limit = kernels::bench::read_bandwidth(weights_, clock_);
+      const double limit = kernels::bench::read_bandwidth(steps_.weights(), clock_);
       const Nanos start = clock_.now();
       for (std::int64_t i = 0; i < options_.decode_steps; ++i) {
-        CAUSEWAY_TRY(step_of(batch, options_.decode_context, 1));
+        CAUSEWAY_TRY(step_of(decode_of(options_, batch)));
       }
       return BenchSample{bytes / to_seconds(clock_.now() - start), limit};
     });
@@ -79,7 +75,7 @@ class ForwardBench {
       double limit = 0;
       for (int i = 0; i < 4; ++i) limit += peak_.measure(clock_) / 4;
       const Nanos start = clock_.now();
-      CAUSEWAY_TRY(step_of(1, 0, options_.prefill_tokens));
+      CAUSEWAY_TRY(step_of(prompt_of(options_)));
       return BenchSample{work / to_seconds(clock_.now() - start), limit};
     });
   }
@@ -97,47 +93,20 @@ class ForwardBench {
     return row;
   }
 
-  // A step of `sequences`, each with `tokens` behind `context`, in frames of its own.
-  Status step_of(std::int64_t sequences, std::int64_t context, std::int64_t tokens) {
-    const std::int64_t frames = frames_of(context + tokens, kv_.layout);
-    request::Batch batch;
-    batch.tokens.resize(static_cast<std::size_t>(sequences * tokens));
-    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
-      batch.tokens[i] =
-          static_cast<TokenId>(i * 97 % static_cast<std::size_t>(options_.config.vocab));
-    }
-    for (std::int64_t i = 0; i < sequences * frames; ++i) batch.frames.emplace_back(i);
-    for (std::int64_t s = 0; s < sequences; ++s) {
-      request::BatchEntry entry;
-      entry.token_begin = static_cast<std::int32_t>(s * tokens);
-      entry.token_count = static_cast<std::int32_t>(tokens);
-      entry.frame_begin = static_cast<std::int32_t>(s * frames);
-      entry.frame_count = static_cast<std::int32_t>(frames);
-      entry.context = static_cast<std::int32_t>(context);
-      entry.samples = true;
-      batch.entries.push_back(std::move(entry));
-    }
-    return forward_.run(
-        batch, kv_,
-        std::span(logits_).first(static_cast<std::size_t>(sequences * options_.config.vocab)));
+  Status step_of(const BatchPart& part) {
+    return steps_.run(make_bench_batch({&part, 1}, steps_.layout(), options_.config.vocab));
   }
 
   const ForwardBenchOptions& options_;
-  std::span<std::byte> weights_;
+  HostSteps& steps_;
   const Clock& clock_;
-  KvMemory kv_;
-  HostForward forward_;
-  std::vector<float> logits_;
   kernels::bench::MatmulPeak peak_;
 };
 
-Result<std::vector<KernelBenchRow>> run_in(const ForwardBenchOptions& options,
-                                           const weights::WeightLayout& placed,
-                                           std::span<std::byte> weights, std::span<std::byte> kv,
-                                           const kv::BlockLayout& layout, const Clock& clock,
-                                           const BenchProgress& progress) {
+Result<std::vector<KernelBenchRow>> run_on(const ForwardBenchOptions& options, HostSteps& steps,
+                                           const Clock& clock, const BenchProgress& progress) {
   std::vector<KernelBenchRow> rows;
-  ForwardBench bench(options, placed, weights, kv, layout, clock);
+  ForwardBench bench(options, steps, clock);
   const auto total = static_cast<std::int64_t>(options.decode_batches.size()) + 1;
   for (const std::int64_t batch : options.decode_batches) {
     if (progress) progress("decode", static_cast<std::int64_t>(rows.size()), total);
@@ -174,25 +143,14 @@ Result<std::vector<KernelBenchRow>> run_forward_benchmarks(const ForwardBenchOpt
                                                            device::HostMemory& memory,
                                                            const Clock& clock,
                                                            const BenchProgress& progress) {
-  const ModelConfig& c = options.config;
-  CAUSEWAY_ASSIGN(const auto placed, weights::lay_out(plan_weights(c, host_dtype(c.dtype))));
-  const Bytes weight_bytes = round_up(placed.bytes, weights::kGroupAlignment);
-  CAUSEWAY_ASSIGN(const auto layout, kv::plan_block(kv_shape(c, DType::kBF16), mib(4)));
-  const std::int64_t frames =
-      std::max(sequences_max(options) * frames_of(options.decode_context + 1, layout),
-               frames_of(options.prefill_tokens, layout));
-  const Bytes kv_bytes = layout.frame * frames;
-  CAUSEWAY_ASSIGN(const RegionId region,
-                  memory.allocate({.name = "forward-bench", .bytes = weight_bytes + kv_bytes}));
-  const auto all = memory.resolve({.region = region, .offset = Bytes(0)}, weight_bytes + kv_bytes);
-  Result<std::vector<KernelBenchRow>> rows = exhausted("no memory for the benchmark's activations");
+  CAUSEWAY_ASSIGN(const auto layout, bench_layout(options.config));
+  CAUSEWAY_ASSIGN(const auto steps,
+                  HostSteps::create(options.config, forward_limits(options, layout), memory));
   try {
-    rows = run_in(options, placed, all.first(to_size(weight_bytes)),
-                  all.subspan(to_size(weight_bytes)), layout, clock, progress);
+    return run_on(options, *steps, clock, progress);
   } catch (const std::bad_alloc&) {
+    return exhausted("no memory for the benchmark's activations");
   }
-  CAUSEWAY_TRY(memory.release(region));
-  return rows;
 }
 
 }  // namespace causeway::model

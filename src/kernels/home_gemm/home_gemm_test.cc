@@ -199,7 +199,10 @@ TEST(HomeTraffic, ThePapersFigure4) {
   const std::int64_t x = 10240 * 4096 * 2, out = 10240 * std::int64_t{16384} * 2;
   EXPECT_EQ(traffic(r, {.way = Way::kRing}).hbm.count, x + out + kW);
   // X does not stay in L2 between sixteen pieces.
-  EXPECT_EQ(traffic(r, {.way = Way::kStaged, .pieces = 16}).hbm.count, 16 * x + out + 2 * kW);
+  const Traffic staged = traffic(r, {.way = Way::kStaged, .pieces = 16});
+  EXPECT_EQ(staged.hbm.count, 16 * x + out + 2 * kW);
+  EXPECT_EQ(staged.x.count, 16 * x);
+  EXPECT_EQ(staged.out.count, out);
 }
 
 TEST(HomeTraffic, EqualsHybridGemmsOwnAccount) {

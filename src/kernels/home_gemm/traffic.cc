@@ -29,16 +29,19 @@ Bytes weight_bytes(const gemm::CudaRequest& r) {
 Traffic traffic(const gemm::CudaRequest& r, const TrafficOf& of) {
   const std::int64_t w = weight_bytes(r).count, x = r.m * r.k * 2;
   const std::int64_t out = r.m * r.n * (r.out == gemm::CudaOut::kF32 ? 4 : 2);
-  std::int64_t hbm = x + out + (r.residual ? out : 0);
+  std::int64_t x_moved = x, out_moved = out + (r.residual ? out : 0), weight_moved = 0;
   if (of.way == Way::kStaged) {
-    hbm += 2 * w;  // written by the copy engine, read by the product
-    if (x > kL2Bytes) hbm += x * (std::max<std::int64_t>(of.pieces, 1) - 1);
+    weight_moved = 2 * w;  // written by the copy engine, read by the product
+    if (x > kL2Bytes) x_moved = x * std::max<std::int64_t>(of.pieces, 1);
   }
   // Gate and up side by side, written and read back.
   const bool apart = of.way == Way::kSymmetric || of.way == Way::kRing || of.way == Way::kLibrary;
-  if (r.silu_mul && apart) hbm += 4 * out;
-  if (of.way == Way::kRing) hbm += w;  // written into the ring; L2 serves its readers
-  return {.link = Bytes(w * crossings(r, of)), .hbm = Bytes(hbm)};
+  if (r.silu_mul && apart) out_moved += 4 * out;
+  if (of.way == Way::kRing) weight_moved = w;  // written into the ring; L2 serves its readers
+  return {.link = Bytes(w * crossings(r, of)),
+          .hbm = Bytes(x_moved + out_moved + weight_moved),
+          .x = Bytes(x_moved),
+          .out = Bytes(out_moved)};
 }
 
 }  // namespace causeway::kernels::home_gemm

@@ -20,6 +20,10 @@ namespace causeway::kernels::home_gemm {
 struct Traffic {
   Bytes link;
   Bytes hbm;
+  // Of that, what is of activations: x read; out written, what is read of it again, and what lies
+  // beside it before it is multiplied.
+  Bytes x;
+  Bytes out;
 };
 
 // Rows of x for which cuBLASLt fetches w once: its row tile, as the paper's Fig. 4 has it. On an
