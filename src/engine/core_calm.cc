@@ -160,6 +160,51 @@ std::optional<Nanos> EngineCore::calm_arrivals_until(Nanos now, std::span<const 
   return state_->calm_arrivals_until(now, ends);
 }
 
+bool EngineCore::may_run_alone(const Alone& alone) const {
+  const State& state = *state_;
+  if (state.border || state.rotation || state.hung || !state.lost.empty()) return false;
+  if (state.options.prefix_caching || state.options.watch != nullptr) return false;
+  const bool idle = state.sequences.empty() && state.in_flight() == 0 && state.asked.empty();
+  if (!idle || !state.outputs.empty() || state.awaits_memory()) return false;
+  if (!state.awaiting_masks.empty() || !state.streamed.empty()) return false;
+  const bool two = state.lanes[0].in_flight_max == kStepsInFlightMax;
+  if (!two || state.scheduler.varies_with_time()) return false;
+  if (alone.prompt > state.scheduler.prompt_tokens_max()) return false;
+  const ModelFacts& facts = state.models.at(alone.model).facts;
+  const std::int64_t block = facts.tokens_per_block.count;
+  const std::int64_t computed = (alone.prompt + alone.output).count - 1;
+  if ((computed + block - 1) / block > state.kv.counts().available()) return false;
+  if (state.cache == nullptr || !state.cache->knows(alone.model)) return true;
+  const weights::Residency& residency = state.cache->residency();
+  return residency.quiet_until() && residency.all_cached(alone.model);
+}
+
+void EngineCore::run_alone(const Alone& alone, const AloneSteps& steps) {
+  State& state = *state_;
+  CAUSEWAY_DCHECK(may_run_alone(alone), "a request is not alone");
+  const std::int64_t count = alone.output.count;
+  request::Observation& counters = state.models.at(alone.model).counters;
+  counters.steps += count;
+  counters.generated_tokens += count;
+  counters.prompt_tokens += alone.prompt.count;
+  state.device_busy += steps.busy;
+  state.scheduler.ran_alone(alone.model, count, steps.last_end);
+  if (state.cache != nullptr && state.cache->knows(alone.model)) {
+    state.demand = {{.model = alone.model, .requests = 1, .arrived = 1}};
+    state.cache->demand(state.demand, steps.came);
+    std::vector<weights::WeightView> views;
+    state.cache->step_begins(alone.model, views);
+    CAUSEWAY_CHECK(state.cache->step_ended(alone.model, steps.last_end).ok(),
+                   "a request that is alone reads what is there");
+  }
+  request::Output& output = state.outputs.emplace_back();
+  output.request = alone.request;
+  output.queued = alone.queued;
+  output.tokens.emplace_back().token = steps.last_token;
+  output.finished = true;
+  output.reason = request::FinishReason::kLength;
+}
+
 Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least) const {
   const State& state = *state_;
   if (state.border || state.rotation || state.hung || !state.lost.empty()) return ahead.next;

@@ -314,10 +314,20 @@ request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInF
   return batch;
 }
 
+bool EngineCore::State::weights_rest(Nanos now) const {
+  const std::optional<Nanos> until = cache->residency().quiet_until();
+  if (!until || now >= *until || border || !streamed.empty()) return false;
+  return std::equal(asked.begin(), asked.end(), demand.begin(), demand.end(),
+                    [this](ModelId id, const weights::ModelDemand& told) {
+                      return id == told.model && told.requests > 0 && models.at(id).arrived == 0 &&
+                             scheduler.sequences(id) == told.requests;
+                    });
+}
+
 void EngineCore::State::update_weights(Nanos now) {
   awaiting_weights = false;
   weights_look.reset();
-  if (cache == nullptr) return;
+  if (cache == nullptr || weights_rest(now)) return;
   const std::size_t requests_before = sequences.size();
   demand.clear();
   for (const ModelId id : asked) {

@@ -135,6 +135,8 @@ class EngineCore::State {
   // Tells the cache what each model wants, and ends the requests of models whose weights cannot be
   // brought.
   void update_weights(Nanos now);
+  // What the cache was told last is still so, and it changes nothing by itself.
+  bool weights_rest(Nanos now) const;
   // Moves memory between KV and weights, and ends the requests that have no room afterwards.
   void move_border(Nanos now);
   // Returns how many requests it ended.

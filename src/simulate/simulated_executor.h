@@ -39,6 +39,7 @@
 #include "base/id_map.h"
 #include "base/random.h"
 #include "base/remainder.h"
+#include "engine/engine_core.h"
 #include "engine/step_executor.h"
 #include "model/step_ranges.h"
 #include "simulate/cost_model.h"
@@ -154,6 +155,17 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // As if the first so many of them had ended, at the times that it told, and were waited for, and
   // as many had been submitted.
   void repeat(std::span<const Nanos> ends, Nanos next_end);
+  // The same of all steps of a request that comes now, finds nothing else and runs alone
+  // (simulated_alone.cc): when each of its tokens is told. False: that cannot be told.
+  struct AloneSteps {
+    std::vector<Nanos> told;
+    Nanos busy;
+    Nanos longest;  // that the engine waits for one of them
+    Nanos launch_wait_longest;
+  };
+  bool steps_alone(const engine::EngineCore::Alone& alone, AloneSteps& steps) const;
+  // It came at that time, and all of them have ended. Returns the last token.
+  TokenId run_alone(const engine::EngineCore::Alone& alone, const AloneSteps& steps, Nanos came);
   // Less than any step of the model takes.
   Nanos step_least(ModelId model) const { return models_.at(model).step_least; }
   // When the step that runs began, or when it will have been launched.
