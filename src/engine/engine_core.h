@@ -147,11 +147,25 @@ class EngineCore {
   // step computes its prompt, and another one each token but the last, as soon as two are in flight
   // at the most. Until calm_until() nothing else is to be decided then.
   bool may_run_alone(const Alone& alone) const;
+  // A request that was submitted, and waits for the weights of its model, which are on their way:
+  // otherwise everything is as for one that may run alone. nullopt: there is none, or more goes on.
+  struct AloneWaiting {
+    Alone request;
+    Nanos came;
+    Nanos computes;  // what its first step is expected to take
+    // How much longer that step, and the one behind it, may wait for weights.
+    Nanos beside;
+    Nanos beside_behind;
+  };
+  std::optional<AloneWaiting> waits_alone() const;
   // It came at `came`, and its last step has ended, of which nothing has been told: has the effect
-  // of submit() and of all its steps. The device was busy with them for `busy`. There is one output,
-  // the end, with its last token.
+  // of submit(), if that was not called, and of all its steps, by which time its weights have been
+  // told to come. The device was busy with them for `busy`. There is one output, the end, with its
+  // last token.
   struct AloneSteps {
     Nanos came;
+    Nanos first_step;   // is started
+    Nanos first_token;  // is there
     Nanos last_end;
     Nanos busy;
     TokenId last_token;

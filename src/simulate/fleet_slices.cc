@@ -120,6 +120,10 @@ bool FleetSlices::begin_alone(Entry& entry) {
 
 void FleetSlices::join_alone(Entry& entry) {
   const SimulatedSlice::Alone alone = entry.slice->stop_alone();
+  if (alone.submitted) {
+    entry.next = next_of(entry);
+    return;
+  }
   entry.clock.set(alone.came);
   submit(entry, alone.request.request, alone.came);
   start_later(entry, alone.came);
@@ -142,6 +146,7 @@ bool FleetSlices::take_left(Entry& entry) {
     run_event(entry);
     due = false;
   }
+  if (entry.slice->runs_alone()) join_alone(entry);
   entry.clock.set(left.moment.now);
   pass(entry);
   if (due) entry.slice->happen();
@@ -187,8 +192,11 @@ bool FleetSlices::make_up(Entry& entry, const Moment& moment) {
 }
 
 bool FleetSlices::make_up_to_now(Entry& entry, const Moment& moment) {
-  if (entry.slice->runs_alone() && entry.next.load() > moment.now) join_alone(entry);
-  while (entry.starts || entry.next.load() < moment.now) run_event(entry);
+  while (true) {
+    if (entry.slice->runs_alone() && entry.next.load() > moment.now) join_alone(entry);
+    if (!entry.starts && entry.next.load() >= moment.now) break;
+    run_event(entry);
+  }
   if (entry.next.load() > moment.now) {
     entry.clock.set(moment.now);
     pass(entry);
@@ -236,7 +244,7 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
   const Left& left = entry.left;
   const bool same_turn = left.moment.now == now_ && left.moment.round == round_ &&
                          left.had_turn == had_turn(index);
-  if (same_turn && entry.slice->runs_alone()) {
+  if (same_turn && entry.left_at.load() == kNever && entry.slice->runs_alone()) {
     (void)entry.slice->stop_alone();
     entry.next = kNever;
     entry.left_at = now_;
@@ -251,6 +259,7 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
       run_event(entry);
       due = false;
     }
+    if (entry.slice->runs_alone()) join_alone(entry);
     entry.seen = round_;
     entry.clock.set(now_);
     pass(entry);
@@ -340,7 +349,12 @@ Nanos FleetSlices::finish(Nanos until) {
     if (!entry.slice) continue;
     take_left_alone(entry);
     if (make_up_to_now(entry, moment_of(entry))) run_event(entry);
-    for (; entry.next.load() <= until; last = std::max(last, entry.clock.now())) run_event(entry);
+    while (true) {
+      if (entry.slice->runs_alone()) join_alone(entry);
+      if (entry.next.load() > until) break;
+      run_event(entry);
+      last = std::max(last, entry.clock.now());
+    }
     entry.clock.set(std::max(now_, until + Nanos(1)));
     last = std::max(last, pass(entry));
     tell(entry);

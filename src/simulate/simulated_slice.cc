@@ -151,6 +151,7 @@ void SimulatedSlice::look_ahead_at_copies() {
   if (options_.faults.copy_error_rate > 0 || options_.reads_at_home) return;
   mover_->ends_of_copies(copies_ahead_);
   copies_looked_at_ = core_.calm_arrivals_until(now, copies_ahead_);
+  if (copies_looked_at_) wait_alone();
 }
 
 void SimulatedSlice::look_ahead_at_steps() {

@@ -62,14 +62,17 @@ class SimulatedSlice {
   };
   Passed catch_up();
   // Fast-forward of a whole request that comes now (simulated_alone.cc): it finds its model there and
-  // nothing else. False: it must be submitted. Otherwise next_event() is its end, and if anything is
-  // asked of the slice before, it is first to be submitted as of the time at which it came.
+  // nothing else. False: it must be submitted. Otherwise next_event() is its end.
   bool begin_alone(const engine::EngineCore::Alone& request);
+  // look_ahead() knows the end, too, of one that was submitted and waits for weights.
   struct Alone {
     engine::EngineCore::Alone request;
     Nanos came;
+    bool submitted = false;
   };
   bool runs_alone() const { return alone_.has_value(); }
+  // Something else is asked of the slice before that: the request is first to be submitted, if it
+  // was not, as of the time at which it came, and what happens meanwhile is to be looked at.
   Alone stop_alone() { return *std::exchange(alone_, std::nullopt); }
   // Nothing goes wrong by chance, and no others use its link or its memory: with the fast-forward.
   bool depends_on_itself() const { return depends_on_itself_; }
@@ -96,6 +99,7 @@ class SimulatedSlice {
   void add_to(SimulationReport& report) const;
 
  private:
+  void wait_alone();
   void end_alone();
   Nanos alone_ends_if_asked(Nanos now) const;
   void look_ahead_at_steps();

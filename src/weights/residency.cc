@@ -222,6 +222,18 @@ Nanos Residency::await_arrivals(ModelId model, Nanos computes, std::optional<Nan
   return std::min(look.value_or(ends.back()), ends.back());
 }
 
+Residency::Readiness Residency::readiness_behind(ModelId model, std::int64_t ended, Nanos told,
+                                                 Nanos computes, Nanos begins) const {
+  const auto& link = state_->link;
+  CAUSEWAY_CHECK(ended >= 0 && ended <= std::ssize(link), "more copies end than there are");
+  if (ended == std::ssize(link)) return {.now = true, .at = {}};
+  State::LinkAhead ahead{.event = ended > 0 ? told : state_->link_event,
+                         .needed = state_->needed(state_->at(model)),
+                         .first = link[static_cast<std::size_t>(ended)].bytes};
+  for (std::int64_t i = 0; i < ended; ++i) ahead.needed -= link[static_cast<std::size_t>(i)].bytes;
+  return state_->readiness(ahead, computes, begins);
+}
+
 bool Residency::gave_up(ModelId model) const { return state_->at(model).gave_up || !fits(model); }
 
 std::optional<Nanos> Residency::quiet_until() const {
