@@ -136,6 +136,17 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
   steps_started += steps;
 }
 
+bool EngineCore::State::weights_rest(Nanos now) const {
+  CAUSEWAY_DCHECK(cache != nullptr, "no weights come or go where all are resident");
+  const std::optional<Nanos> until = cache->residency().quiet_until();
+  if (!until || now >= *until || border || !streamed.empty()) return false;
+  return std::equal(asked.begin(), asked.end(), demand.begin(), demand.end(),
+                    [this](ModelId id, const weights::ModelDemand& told) {
+                      return id == told.model && told.requests > 0 && models.at(id).arrived == 0 &&
+                             scheduler.sequences(id) == told.requests;
+                    });
+}
+
 std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
                                                             std::span<const Nanos> ends) const {
   if (cache == nullptr || border || rotation || hung || !lost.empty()) return std::nullopt;
@@ -170,6 +181,7 @@ bool EngineCore::State::has_room_alone(const Alone& alone) const {
   if (alone.prompt > scheduler.prompt_tokens_max()) return false;
   const std::int64_t block = models.at(alone.model).facts.tokens_per_block.count;
   const std::int64_t computed = (alone.prompt + alone.output).count - 1;
+  CAUSEWAY_DCHECK(block > 0 && computed > 0, "a request has a prompt and an answer");
   return (computed + block - 1) / block <= kv.counts().available();
 }
 
@@ -205,6 +217,8 @@ bool EngineCore::may_run_alone(const Alone& alone) const {
 
 void EngineCore::run_alone(const Alone& alone, const AloneSteps& steps) {
   State& state = *state_;
+  CAUSEWAY_DCHECK(steps.last_end >= steps.first_token && steps.first_token >= steps.first_step,
+                  "a request's steps end in their order");
   const std::int64_t count = alone.output.count;
   request::Observation& counters = state.models.at(alone.model).counters;
   counters.steps += count;
@@ -239,6 +253,8 @@ void EngineCore::run_alone(const Alone& alone, const AloneSteps& steps) {
 // As its first step, that step's end and the last one would have left it.
 void EngineCore::State::end_alone(Sequence& sequence, const AloneSteps& steps) {
   const ModelId model = sequence.request.model;
+  CAUSEWAY_DCHECK(steps.first_step >= sequence.came && sequence.queued.count < 0,
+                  "a request that waits has begun");
   note_weights(model, steps.first_step);
   sequence.queued = steps.first_step - sequence.request.arrival;
   const Nanos weights_came = models.at(model).weights_came;

@@ -316,16 +316,6 @@ request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInF
   return batch;
 }
 
-bool EngineCore::State::weights_rest(Nanos now) const {
-  const std::optional<Nanos> until = cache->residency().quiet_until();
-  if (!until || now >= *until || border || !streamed.empty()) return false;
-  return std::equal(asked.begin(), asked.end(), demand.begin(), demand.end(),
-                    [this](ModelId id, const weights::ModelDemand& told) {
-                      return id == told.model && told.requests > 0 && models.at(id).arrived == 0 &&
-                             scheduler.sequences(id) == told.requests;
-                    });
-}
-
 void EngineCore::State::update_weights(Nanos now) {
   awaiting_weights = false;
   weights_look.reset();
@@ -461,16 +451,16 @@ bool EngineCore::State::weights_arrive() const {
   return false;
 }
 
-// kAtOnce starts whatever is left to copy, kAllCached not before all is there. Behind other steps its
-// weights should be there when its turn comes; otherwise the step may wait for the last of them.
+// kAtOnce starts whatever is left to copy, kAllCached not before all is there. Behind other steps a
+// model's weights should be there in its turn; otherwise the step may wait for the last of them.
 Nanos EngineCore::State::computes_behind_weights() const {
   if (options.step_start == StepStart::kAtOnce) return kDay;
   return options.step_start == StepStart::kAllCached ? -kDay : Nanos(0);
 }
 
 Nanos EngineCore::State::computes_beside_weights(ModelId model, Nanos now) const {
-  const bool always = options.step_start == StepStart::kAtOnce ||
-                      options.step_start == StepStart::kAllCached;
+  const bool always =
+      options.step_start == StepStart::kAtOnce || options.step_start == StepStart::kAllCached;
   if (always || in_flight() > 0) return computes_behind_weights();
   if (options.step_start == StepStart::kWhenIdle) return kDay;
   return models.at(model).facts.step_of(scheduler.tokens_wanted(model, now)) + kBesideKernels;

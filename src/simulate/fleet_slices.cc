@@ -242,8 +242,8 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
   bool due = false;
   // It has not started since one was left.
   const Left& left = entry.left;
-  const bool same_turn = left.moment.now == now_ && left.moment.round == round_ &&
-                         left.had_turn == had_turn(index);
+  const bool same_turn =
+      left.moment.now == now_ && left.moment.round == round_ && left.had_turn == had_turn(index);
   if (same_turn && entry.left_at.load() == kNever && entry.slice->runs_alone()) {
     (void)entry.slice->stop_alone();
     entry.next = kNever;

@@ -36,8 +36,8 @@ class HostLaunches {
     bool prompts = false;  // of some more than one
   };
   Nanos launch(const Rows& rows, const ModelShape& shape, Nanos now);
-  // What launching a request's steps would take, that runs alone: of the first, with its prompt, and
-  // of each of the `plain` behind it. Those that follow take nothing.
+  // What launching takes for a request that runs alone: of its first step, with the prompt, and of
+  // each of the `plain` behind it. Those that follow take nothing.
   struct Alone {
     Nanos first;
     Nanos each;

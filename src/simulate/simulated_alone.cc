@@ -1,5 +1,5 @@
-// Fast-forward: a request that finds nothing else on its slice, and is answered before anything else
-// is asked of it (docs/design/simulate.md).
+// Fast-forward: a request that finds nothing else on its slice, and is answered before anything
+// else is asked of it (docs/design/simulate.md).
 #include <algorithm>
 
 #include "base/check.h"
@@ -72,7 +72,8 @@ Nanos first_told(const SimulatedExecutor::AloneStart& start, Nanos ends, AloneTh
 
 bool SimulatedExecutor::may_run_alone(const Model& model, const engine::EngineCore::Alone& alone,
                                       bool copies) const {
-  if (options_.faults.any() || shadow_ || copies_ || options_.frames_move || streamed_) return false;
+  if (options_.faults.any() || shadow_ || copies_ || options_.frames_move || streamed_)
+    return false;
   if (options_.memory != nullptr || options_.reads_at_home) return false;
   if (launches_.until() > clock_.now()) return false;
   if (!resident_.empty() || !stream_.empty() || !ended_.empty()) return false;
@@ -135,8 +136,8 @@ bool SimulatedExecutor::steps_alone(const engine::EngineCore::Alone& alone, cons
     const Nanos ready = step > 1 || steps.ahead ? ends : now;
     steps.launch_wait_longest = std::max(steps.launch_wait_longest, launched - ready);
     begins = std::max(ends, launched);
-    ends = begins + durations.of(next.pairs * shape.flops_per_context_token,
-                                 next.kv_tokens * kv_per_token);
+    ends = begins +
+           durations.of(next.pairs * shape.flops_per_context_token, next.kv_tokens * kv_per_token);
     next.advance(1);
     steps.busy += ends - begins;
     const Nanos heard = std::max(ends, thread.busy());
@@ -166,7 +167,8 @@ TokenId SimulatedExecutor::run_alone(const engine::EngineCore::Alone& alone,
   counters_.tokens_pending += ahead;
   counters_.busy += steps.busy;
   counters_.weights_wait += steps.weights_wait;
-  counters_.launch_wait_longest = std::max(counters_.launch_wait_longest, steps.launch_wait_longest);
+  counters_.launch_wait_longest =
+      std::max(counters_.launch_wait_longest, steps.launch_wait_longest);
   return token_at(alone.request, (alone.prompt + alone.output).count - 1, model.of_vocab);
 }
 
@@ -177,8 +179,9 @@ bool SimulatedSlice::begin_alone(const engine::EngineCore::Alone& request) {
     return weights::Residency::Readiness{.now = true, .at = {}};
   };
   const Nanos now = clock_.now();
-  if (!executor_.steps_alone(
-          request, {.at = now, .computes = Nanos(0), .copies = {}, .behind = behind}, alone_steps_)) {
+  if (!executor_.steps_alone(request,
+                             {.at = now, .computes = Nanos(0), .copies = {}, .behind = behind},
+                             alone_steps_)) {
     return false;
   }
   if (alone_steps_.longest >= core_.step_timeout()) return false;
@@ -203,12 +206,10 @@ void SimulatedSlice::wait_alone() {
   const auto behind = [&](std::int64_t so_many, Nanos last, Nanos begins) {
     return residency.readiness_behind(model, so_many, last, waiting->beside_behind, begins);
   };
-  if (!executor_.steps_alone(waiting->request,
-                             {.at = at,
-                              .computes = waiting->computes,
-                              .copies = copies_ahead_,
-                              .behind = behind},
-                             alone_steps_)) {
+  if (!executor_.steps_alone(
+          waiting->request,
+          {.at = at, .computes = waiting->computes, .copies = copies_ahead_, .behind = behind},
+          alone_steps_)) {
     return;
   }
   if (alone_steps_.longest >= core_.step_timeout()) return;

@@ -169,7 +169,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
         behind;
   };
   struct AloneSteps {
-    std::vector<Nanos> told;        // each of its tokens
+    std::vector<Nanos> told;  // each of its tokens
     std::vector<Nanos> copies_told;
     Nanos start;
     Nanos first_token;  // the engine hears of it
@@ -309,8 +309,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::vector<Read> reads_of(const request::Batch& batch, weights::StepWeights weights);
   static std::int64_t groups_read(const Step& step);
   // Whether nothing runs, goes wrong or comes that a request that is alone does not read.
-  bool may_run_alone(const Model& model, const engine::EngineCore::Alone& alone,
-                     bool copies) const;
+  bool may_run_alone(const Model& model, const engine::EngineCore::Alone& alone, bool copies) const;
   // When its first step ends, which begins then and takes so long once its weights are there.
   Nanos first_end_alone(const Model& model, ModelId id, Nanos begins, Nanos takes) const;
   // When a step of `computes` that begins `at` has read all that is on its way.

@@ -61,8 +61,8 @@ class SimulatedSlice {
     std::vector<Nanos> ends;          // at each of these times
   };
   Passed catch_up();
-  // Fast-forward of a whole request that comes now (simulated_alone.cc): it finds its model there and
-  // nothing else. False: it must be submitted. Otherwise next_event() is its end.
+  // Fast-forward of a whole request that comes now (simulated_alone.cc): it finds its model there
+  // and nothing else. False: it must be submitted. Otherwise next_event() is its end.
   bool begin_alone(const engine::EngineCore::Alone& request);
   // look_ahead() knows the end, too, of one that was submitted and waits for weights.
   struct Alone {
