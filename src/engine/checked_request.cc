@@ -1,6 +1,7 @@
 #include "engine/checked_request.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -95,12 +96,24 @@ bool may_end_by_form(const request::Request& request) {
          request.constraint->text().kind != request::ConstraintKind::kBannedWords;
 }
 
+// A negative one is the largest of all. So many side by side, so that they are compared at once.
+std::uint32_t largest(const std::vector<TokenId>& tokens) {
+  constexpr std::size_t kLanes = 16;
+  std::array<std::uint32_t, kLanes> most = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= tokens.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      most[lane] = std::max(most[lane], static_cast<std::uint32_t>(tokens[i + lane]));
+    }
+  }
+  for (; i < tokens.size(); ++i) most[0] = std::max(most[0], static_cast<std::uint32_t>(tokens[i]));
+  return *std::max_element(most.begin(), most.end());
+}
+
 Status check_tokens(const request::Request& request, const ModelFacts& facts) {
   if (facts.vocab == 0) return {};
   for (const std::vector<TokenId>* const tokens : {&request.prompt, &request.output}) {
-    // A negative one is the largest of all.
-    std::uint32_t most = 0;
-    for (const TokenId token : *tokens) most = std::max(most, static_cast<std::uint32_t>(token));
+    const std::uint32_t most = largest(*tokens);
     const auto known =
         static_cast<std::uint32_t>(std::clamp<std::int64_t>(facts.vocab, 0, kTokens));
     if (most < known) continue;

@@ -136,6 +136,17 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
   steps_started += steps;
 }
 
+bool EngineCore::State::weights_rest(Nanos now) const {
+  CAUSEWAY_DCHECK(cache != nullptr, "no weights come or go where all are resident");
+  const std::optional<Nanos> until = cache->residency().quiet_until();
+  if (!until || now >= *until || border || !streamed.empty()) return false;
+  return std::equal(asked.begin(), asked.end(), demand.begin(), demand.end(),
+                    [this](ModelId id, const weights::ModelDemand& told) {
+                      return id == told.model && told.requests > 0 && models.at(id).arrived == 0 &&
+                             scheduler.sequences(id) == told.requests;
+                    });
+}
+
 std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
                                                             std::span<const Nanos> ends) const {
   if (cache == nullptr || border || rotation || hung || !lost.empty()) return std::nullopt;
@@ -158,6 +169,100 @@ std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
 
 std::optional<Nanos> EngineCore::calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const {
   return state_->calm_arrivals_until(now, ends);
+}
+
+bool EngineCore::State::has_room_alone(const Alone& alone) const {
+  if (border || rotation || hung || !lost.empty()) return false;
+  if (options.prefix_caching || options.watch != nullptr) return false;
+  if (in_flight() > 0 || !outputs.empty() || stranded_until) return false;
+  if (!awaiting_masks.empty() || !streamed.empty()) return false;
+  const bool two = lanes[0].in_flight_max == kStepsInFlightMax;
+  if (!two || scheduler.varies_with_time()) return false;
+  if (alone.prompt > scheduler.prompt_tokens_max()) return false;
+  const std::int64_t block = models.at(alone.model).facts.tokens_per_block.count;
+  const std::int64_t computed = (alone.prompt + alone.output).count - 1;
+  CAUSEWAY_DCHECK(block > 0 && computed > 0, "a request has a prompt and an answer");
+  return (computed + block - 1) / block <= kv.counts().available();
+}
+
+std::optional<EngineCore::AloneWaiting> EngineCore::waits_alone() const {
+  const State& state = *state_;
+  if (state.sequences.size() != 1 || state.asked.size() != 1) return std::nullopt;
+  const Sequence& sequence = *state.sequences.begin()->second;
+  const request::Request& request = sequence.request;
+  if (!is_plain(sequence) || sequence.queued.count >= 0) return std::nullopt;
+  if (sequence.output_tokens() > 0 || *state.asked.begin() != request.model) return std::nullopt;
+  const Alone alone{.request = request.id,
+                    .model = request.model,
+                    .prompt = sequence.prompt,
+                    .output = request.max_tokens,
+                    .queued = sequence.came - request.arrival};
+  if (!state.has_room_alone(alone)) return std::nullopt;
+  const ModelFacts& facts = state.models.at(request.model).facts;
+  return AloneWaiting{.request = alone,
+                      .came = sequence.came,
+                      .computes = facts.step_of(alone.prompt),
+                      .beside = state.computes_beside_weights(request.model, sequence.came),
+                      .beside_behind = state.computes_behind_weights()};
+}
+
+bool EngineCore::may_run_alone(const Alone& alone) const {
+  const State& state = *state_;
+  if (!state.sequences.empty() || !state.asked.empty()) return false;
+  if (state.awaits_memory() || !state.has_room_alone(alone)) return false;
+  if (state.cache == nullptr || !state.cache->knows(alone.model)) return true;
+  const weights::Residency& residency = state.cache->residency();
+  return residency.quiet_until() && residency.all_cached(alone.model);
+}
+
+void EngineCore::run_alone(const Alone& alone, const AloneSteps& steps) {
+  State& state = *state_;
+  CAUSEWAY_DCHECK(steps.last_end >= steps.first_token && steps.first_token >= steps.first_step,
+                  "a request's steps end in their order");
+  const std::int64_t count = alone.output.count;
+  request::Observation& counters = state.models.at(alone.model).counters;
+  counters.steps += count;
+  counters.generated_tokens += count;
+  counters.prompt_tokens += alone.prompt.count;
+  state.device_busy += steps.busy;
+  const auto waiting = state.sequences.find(alone.request);
+  const bool submitted = waiting != state.sequences.end();
+  if (submitted) {
+    state.end_alone(*waiting->second, steps);
+  } else {
+    request::Output& output = state.outputs.emplace_back();
+    output.request = alone.request;
+    output.queued = alone.queued;
+    output.tokens.emplace_back().token = steps.last_token;
+    output.finished = true;
+    output.reason = request::FinishReason::kLength;
+  }
+  state.scheduler.ran_alone(alone.model, count, steps.last_end);
+  if (state.cache != nullptr && state.cache->knows(alone.model)) {
+    if (!submitted) {
+      state.demand = {{.model = alone.model, .requests = 1, .arrived = 1}};
+      state.cache->demand(state.demand, steps.came);
+    }
+    std::vector<weights::WeightView> views;
+    state.cache->step_begins(alone.model, views);
+    CAUSEWAY_CHECK(state.cache->step_ended(alone.model, steps.last_end).ok(),
+                   "a request that is alone reads what is there");
+  }
+}
+
+// As its first step, that step's end and the last one would have left it.
+void EngineCore::State::end_alone(Sequence& sequence, const AloneSteps& steps) {
+  const ModelId model = sequence.request.model;
+  CAUSEWAY_DCHECK(steps.first_step >= sequence.came && sequence.queued.count < 0,
+                  "a request that waits has begun");
+  note_weights(model, steps.first_step);
+  sequence.queued = steps.first_step - sequence.request.arrival;
+  const Nanos weights_came = models.at(model).weights_came;
+  sequence.weights = std::max(std::min(weights_came, steps.first_step) - sequence.came, Nanos(0));
+  end_switch(sequence, steps.first_token);
+  std::vector<request::OutputToken> last(1);
+  last[0].token = steps.last_token;
+  end(sequence, request::FinishReason::kLength, "", std::move(last));
 }
 
 Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least) const {

@@ -20,6 +20,8 @@ namespace {
 // device, which others use.
 constexpr Nanos kBesideKernels = micros(1500);
 
+constexpr Nanos kDay = seconds(86'400);
+
 }  // namespace
 
 Status EngineCore::State::check_takes(ModelId model) const {
@@ -317,7 +319,7 @@ request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInF
 void EngineCore::State::update_weights(Nanos now) {
   awaiting_weights = false;
   weights_look.reset();
-  if (cache == nullptr) return;
+  if (cache == nullptr || weights_rest(now)) return;
   const std::size_t requests_before = sequences.size();
   demand.clear();
   for (const ModelId id : asked) {
@@ -449,14 +451,17 @@ bool EngineCore::State::weights_arrive() const {
   return false;
 }
 
-Nanos EngineCore::State::computes_beside_weights(ModelId model, Nanos now) const {
-  // kAtOnce starts whatever is left to copy, kAllCached not before all is there.
-  constexpr Nanos kDay = seconds(86'400);
+// kAtOnce starts whatever is left to copy, kAllCached not before all is there. Behind other steps a
+// model's weights should be there in its turn; otherwise the step may wait for the last of them.
+Nanos EngineCore::State::computes_behind_weights() const {
   if (options.step_start == StepStart::kAtOnce) return kDay;
-  if (options.step_start == StepStart::kAllCached) return -kDay;
-  // Behind other steps its weights should be there when its turn comes; otherwise the step may wait
-  // for the last of them.
-  if (in_flight() > 0) return Nanos(0);
+  return options.step_start == StepStart::kAllCached ? -kDay : Nanos(0);
+}
+
+Nanos EngineCore::State::computes_beside_weights(ModelId model, Nanos now) const {
+  const bool always =
+      options.step_start == StepStart::kAtOnce || options.step_start == StepStart::kAllCached;
+  if (always || in_flight() > 0) return computes_behind_weights();
   if (options.step_start == StepStart::kWhenIdle) return kDay;
   return models.at(model).facts.step_of(scheduler.tokens_wanted(model, now)) + kBesideKernels;
 }

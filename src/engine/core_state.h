@@ -135,6 +135,8 @@ class EngineCore::State {
   // Tells the cache what each model wants, and ends the requests of models whose weights cannot be
   // brought.
   void update_weights(Nanos now);
+  // What the cache was told last is still so, and it changes nothing by itself.
+  bool weights_rest(Nanos now) const;
   // Moves memory between KV and weights, and ends the requests that have no room afterwards.
   void move_border(Nanos now);
   // Returns how many requests it ended.
@@ -164,6 +166,8 @@ class EngineCore::State {
   bool weights_allow(ModelId model, Nanos now);
   // How much of a step of the model may be left to compute when the last of its weights arrive.
   Nanos computes_beside_weights(ModelId model, Nanos now) const;
+  // The same behind a step in flight.
+  Nanos computes_behind_weights() const;
 
   Bytes cached_bytes(ModelId model) const {
     return cache != nullptr && cache->knows(model) ? cache->cached_bytes(model) : Bytes(0);
@@ -265,6 +269,8 @@ class EngineCore::State {
   void disown_steps(Sequence& sequence);
   void release_frames(const Sequence& sequence);
   // Fast-forward (core_calm.cc).
+  bool has_room_alone(const Alone& alone) const;
+  void end_alone(Sequence& sequence, const AloneSteps& steps);
   bool is_calm() const;
   std::int64_t calm_steps() const;
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;

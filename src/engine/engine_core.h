@@ -135,6 +135,43 @@ class EngineCore {
   std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
                                         const SampledTokens& sampled);
 
+  // A request that finds nothing else, and is answered before anything else is asked of this core.
+  struct Alone {
+    RequestId request;
+    ModelId model;
+    Tokens prompt;
+    Tokens output;
+    Nanos queued;  // when it came, since its arrival
+  };
+  // Whether nothing runs, waits or is on its way, and all is there that such a request needs: one
+  // step computes its prompt, and another one each token but the last, as soon as two are in flight
+  // at the most. Until calm_until() nothing else is to be decided then.
+  bool may_run_alone(const Alone& alone) const;
+  // A request that was submitted, and waits for the weights of its model, which are on their way:
+  // otherwise everything is as for one that may run alone. nullopt: there is none, or more goes on.
+  struct AloneWaiting {
+    Alone request;
+    Nanos came;
+    Nanos computes;  // what its first step is expected to take
+    // How much longer that step, and the one behind it, may wait for weights.
+    Nanos beside;
+    Nanos beside_behind;
+  };
+  std::optional<AloneWaiting> waits_alone() const;
+  // It came at `came`, and its last step has ended, of which nothing has been told: has the effect
+  // of submit(), if that was not called, and of all its steps, by which time its weights have been
+  // told to come. The device was busy with them for `busy`. There is one output, the end, with its
+  // last token.
+  struct AloneSteps {
+    Nanos came;
+    Nanos first_step;   // is started
+    Nanos first_token;  // is there
+    Nanos last_end;
+    Nanos busy;
+    TokenId last_token;
+  };
+  void run_alone(const Alone& alone, const AloneSteps& steps);
+
   // What is known of the next steps that are or will be in flight: none ends before `next`, and no
   // two end before `second`, apart from `passed` calm steps that end before both.
   struct StepsAhead {

@@ -76,9 +76,17 @@ Nanos FleetCore::State::onset_of(const RequestArrived& event) const {
 void FleetCore::State::enter(Model& model, ModelPhase phase) {
   loads_under_way += is_under_way(phase) - is_under_way(model.phase);
   CAUSEWAY_DCHECK(loads_under_way >= 0, "more loads end than begin");
+  in_phase[static_cast<std::size_t>(model.phase)] -= 1;
+  in_phase[static_cast<std::size_t>(phase)] += 1;
   model.phase = phase;
   settled(phase) ? (void)moving.erase(model.id) : (void)moving.insert(model.id);
   touch(model);
+}
+
+bool FleetCore::State::any_in(ModelPhase first, ModelPhase last) const {
+  const auto begin = in_phase.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = in_phase.begin() + static_cast<std::ptrdiff_t>(last) + 1;
+  return std::any_of(begin, end, [](std::int64_t models_in) { return models_in > 0; });
 }
 
 void FleetCore::State::touch(Model& model) {

@@ -54,6 +54,7 @@ void FleetCore::State::on(const RequestWithdrawn& event) {
 
 // Nothing of it runs where it was.
 bool FleetCore::State::finish_migrations() {
+  if (!any_in(ModelPhase::kMigrating, ModelPhase::kMigrating)) return false;
   bool any = false;
   for (Model* one : in_motion()) {
     Model& model = *one;

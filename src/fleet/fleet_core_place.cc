@@ -48,6 +48,7 @@ void FleetCore::State::advance() {
 }
 
 bool FleetCore::State::give_up_resumed() {
+  if (!any_resumes) return false;
   bool any = false;
   for (Model* model : in_motion()) {
     if (!model->resume_until || now < *model->resume_until) continue;
@@ -60,6 +61,7 @@ bool FleetCore::State::give_up_resumed() {
 
 // Drops the loads that no request and no ask waits for any more.
 bool FleetCore::State::drop_unwanted() {
+  if (!any_in(ModelPhase::kQueued, ModelPhase::kPlaced)) return false;
   bool any = false;
   for (Model* one : in_motion()) {
     Model& model = *one;
@@ -74,6 +76,7 @@ bool FleetCore::State::drop_unwanted() {
 }
 
 bool FleetCore::State::finish_drains() {
+  if (!any_in(ModelPhase::kDraining, ModelPhase::kDraining)) return false;
   bool any = false;
   for (Model* model : in_motion()) {
     if (model->phase != ModelPhase::kDraining || model->running > 0) continue;
@@ -84,6 +87,7 @@ bool FleetCore::State::finish_drains() {
 }
 
 bool FleetCore::State::start_loads() {
+  if (!any_in(ModelPhase::kPlaced, ModelPhase::kPlaced)) return false;
   bool any = false;
   for (Model* one : in_motion()) {
     Model& model = *one;
@@ -144,6 +148,7 @@ std::vector<FleetCore::State::Model*> FleetCore::State::in_motion() {
 // Those that requests wait for, by the lag of the first; if there are none, those wanted ahead.
 std::vector<FleetCore::State::Model*> FleetCore::State::wanted() {
   std::vector<Model*> asked, ahead;
+  if (!any_in(ModelPhase::kQueued, ModelPhase::kWaiting)) return asked;
   for (Model* model : in_motion()) {
     if (model->phase < ModelPhase::kQueued || model->phase > ModelPhase::kWaiting) continue;
     (model->held.empty() ? ahead : asked).push_back(model);

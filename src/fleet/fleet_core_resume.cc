@@ -61,6 +61,7 @@ void FleetCore::State::hold_again(Model& model, const std::vector<RequestId>& ag
                                       [this](RequestId id) { return !requests.at(id).again; });
   std::sort(model.held.begin(), first_new);
   model.resume_until = model.resume_until.value_or(now + options.resume_timeout);
+  any_resumes = true;
   touch(model);
 }
 

@@ -1,6 +1,7 @@
 // The state of a FleetCore. Internal to this room.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <optional>
@@ -152,6 +153,8 @@ class FleetCore::State {
   void keep(Model& model, const Error& why);
 
   void enter(Model& model, ModelPhase phase);
+  // Whether a model is in one of these phases, which are not the first.
+  bool any_in(ModelPhase first, ModelPhase last) const;
   Model& model_of(ModelId id);
   Slice& slice_of(SliceId id);
   bool slice_was_lost(const Model& model) const;
@@ -247,6 +250,7 @@ class FleetCore::State {
   std::unordered_map<RequestId, Sleeping> sleeping;  // asks that have not begun
   bool asleep = false;                             // models were sent to sleep, and not woken
   std::int64_t held = 0;
+  bool any_resumes = false;  // requests were held to go on, some time
   std::optional<Bytes> host_budget;
   Bytes host_other;              // in host memory, taken by others than these models
   Nanos down_since;              // when the last slice that was up was lost
@@ -257,6 +261,8 @@ class FleetCore::State {
   std::optional<RequestId> rereading;
   std::set<ModelId> moving;          // models that neither rest nor serve
   std::int64_t loads_under_way = 0;  // how many of them the loader has
+  // How many models have entered each phase and not left it.
+  std::array<std::int64_t, static_cast<std::size_t>(ModelPhase::kDropping) + 1> in_phase = {};
   FleetView view;                    // of models that take something of their slice
   std::vector<ModelId> changed;      // since the sums were brought up
   Bytes there_sum, reserved_sum;     // of host memory, by all models

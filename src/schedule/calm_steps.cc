@@ -42,4 +42,14 @@ void Scheduler::repeat_step(const Decision& decision, std::int64_t times, Nanos 
   }
 }
 
+Tokens Scheduler::prompt_tokens_max() const { return Tokens(state_->options.tokens_per_step_max); }
+
+void Scheduler::ran_alone(ModelId model, std::int64_t steps, Nanos last_end) {
+  ModelQueue& queue = state_->queue_of(model);
+  CAUSEWAY_DCHECK(state_->running_total + state_->waiting_total == 0, "a request is not alone");
+  state_->steps += steps;
+  queue.last_step = last_end;
+  queue.last_step_index = state_->steps;
+}
+
 }  // namespace causeway::schedule

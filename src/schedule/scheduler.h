@@ -221,6 +221,10 @@ class Scheduler {
   // Has the effect of `times` more steps like this one, which is in flight, the last of them ending
   // at `last_end`. The caller appends the tokens.
   void repeat_step(const Decision& decision, std::int64_t times, Nanos last_end);
+  // How many tokens of a prompt a step may have that has nothing else.
+  Tokens prompt_tokens_max() const;
+  // Has the effect of a sequence that came, was alone in so many steps and has gone.
+  void ran_alone(ModelId model, std::int64_t steps, Nanos last_end);
 
   // The number of sequences in any state.
   std::int64_t sequences() const { return waiting() + running() + rotary(); }

@@ -64,11 +64,7 @@ double given_or(double rate, double otherwise) { return rate > 0 ? rate : otherw
 StepTokens tokens_of(const request::Batch& batch) {
   StepTokens sum{.tokens = static_cast<double>(batch.tokens.size())};
   for (const request::BatchEntry& entry : batch.entries) {
-    const double tokens = entry.token_count;
-    const double context = entry.context;
-    sum.pairs += tokens * (context + (tokens + 1) / 2);
-    sum.kv_tokens += context + tokens;
-    sum.prompts = sum.prompts || entry.token_count > 1;
+    sum.add(entry.token_count, entry.context);
   }
   return sum;
 }

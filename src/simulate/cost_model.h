@@ -72,6 +72,12 @@ struct StepTokens {
   double kv_tokens = 0;  // read and written
   bool prompts = false;
 
+  // It also computes so many tokens of a sequence, behind a context.
+  void add(double of_sequence, double context) {
+    pairs += of_sequence * (context + (of_sequence + 1) / 2);
+    kv_tokens += context + of_sequence;
+    prompts = prompts || of_sequence > 1;
+  }
   // Of the step behind it, if that gives each of so many sequences one more token.
   void advance(double sequences) {
     pairs += sequences;

@@ -45,7 +45,7 @@ FleetSimulationOptions random_fleet(Random& random) {
   for (std::int64_t i = random.between(1, 5); i > 0; --i) {
     options.slice.models.push_back(random_shape("m" + std::to_string(i), random));
   }
-  options.slice.prefix_caching = random.chance(0.7);
+  options.slice.prefix_caching = random.chance(0.4);
   options.slice.seed = random.bits();
   options.slice.schedule.running_max = random.chance(0.3) ? random.between(1, 4) : 256;
   options.slice.schedule.tokens_per_step_max = random.chance(0.3) ? random.between(4, 60) : 2048;
@@ -64,14 +64,16 @@ FleetSimulationOptions random_fleet(Random& random) {
 }
 
 Workload random_workload(const FleetSimulationOptions& options, Random& random) {
-  Workload workload =
-      poisson_workload({.requests = random.between(1, 40),
-                        .per_second = random.chance(0.2) ? 0 : 1 + 100 * random.uniform(),
-                        .models = options.slice.models.size(),
-                        .prompt_mean = Tokens(random.between(1, 200)),
-                        .output_mean = Tokens(random.between(1, 120)),
-                        .slo = {},
-                        .seed = random.bits()});
+  // All at once; so that some are alone; or so that few are.
+  const double most = random.chance(0.5) ? 100 : 10;
+  const double per_second = random.chance(0.2) ? 0 : 1 + most * random.uniform();
+  Workload workload = poisson_workload({.requests = random.between(1, 40),
+                                        .per_second = per_second,
+                                        .models = options.slice.models.size(),
+                                        .prompt_mean = Tokens(random.between(1, 200)),
+                                        .output_mean = Tokens(random.between(1, 120)),
+                                        .slo = {},
+                                        .seed = random.bits()});
   for (Arrival& arrival : workload) {
     arrival.prompt = std::min(arrival.prompt, Tokens(400));
     arrival.output = std::min(arrival.output, Tokens(600));

@@ -174,7 +174,12 @@ bool FleetSimulation::leaves(const fleet::Route& route) {
   // Of its tokens two may come at once.
   const std::int64_t steps = std::max<std::int64_t>(0, arrival.output.count - 2);
   const Nanos served = slice.step_least(ModelId(static_cast<std::int64_t>(arrival.model))) * steps;
-  return slices_.leave(index, route.request,
+  return slices_.leave(index,
+                       {.request = route.request,
+                        .model = ModelId(static_cast<std::int64_t>(arrival.model)),
+                        .prompt = arrival.prompt,
+                        .output = arrival.output,
+                        .queued = clock_.now() - arrival.at},
                        clock_.now() + std::min(served, slice.core().step_timeout()));
 }
 

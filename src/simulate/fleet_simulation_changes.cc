@@ -115,6 +115,7 @@ void FleetSimulation::tell_late_ends(FleetPlace& place) {
 }
 
 void FleetSimulation::tell_losses() {
+  if (slices_lost_ == 0) return;
   for (FleetPlace& place : places_) {
     if (place.lost && !place.told) tell_lost(place);
   }
@@ -127,6 +128,7 @@ bool FleetSimulation::closes(const FleetPlace& place) const {
 }
 
 void FleetSimulation::look_after_slices() {
+  if (slices_lost_ == 0) return;
   const Nanos now = clock_.now();
   for (FleetPlace& place : places_) {
     if (!place.lost || closes(place)) continue;
@@ -141,6 +143,7 @@ void FleetSimulation::look_after_slices() {
 
 Nanos FleetSimulation::next_of_slices() const {
   Nanos next = kNever;
+  if (slices_lost_ == 0) return next;
   for (const FleetPlace& place : places_) {
     if (place.lost) next = std::min({next, place.back_at, place.told ? kNever : place.heard_at});
   }

@@ -103,8 +103,35 @@ void FleetSlices::run(Entry& entry) {
 void FleetSlices::take_left_alone(Entry& entry) {
   const Nanos at = entry.left_at.load();
   if (at == kNever) return;
+  if (begin_alone(entry)) return;
   (void)take_left(entry);
   start_later(entry, at);
+}
+
+bool FleetSlices::begin_alone(Entry& entry) {
+  const Left& left = entry.left;
+  if (make_up_to_now(entry, left.moment) || entry.next.load() != kNever) return false;
+  entry.clock.set(left.moment.now);
+  if (!entry.slice->begin_alone(left.request)) return false;
+  entry.left_at = kNever;
+  entry.next = next_of(entry);
+  return true;
+}
+
+void FleetSlices::join_alone(Entry& entry) {
+  const SimulatedSlice::Alone alone = entry.slice->stop_alone();
+  if (alone.submitted) {
+    entry.next = next_of(entry);
+    return;
+  }
+  entry.clock.set(alone.came);
+  submit(entry, alone.request.request, alone.came);
+  start_later(entry, alone.came);
+}
+
+void FleetSlices::submit(Entry& entry, RequestId request, Nanos at) {
+  const Status taken = entry.slice->core().submit(make_(request), at);
+  CAUSEWAY_CHECK(taken.ok(), "a request was left with a slice that does not take it");
 }
 
 void FleetSlices::start_later(Entry& entry, Nanos at) {
@@ -119,11 +146,11 @@ bool FleetSlices::take_left(Entry& entry) {
     run_event(entry);
     due = false;
   }
+  if (entry.slice->runs_alone()) join_alone(entry);
   entry.clock.set(left.moment.now);
   pass(entry);
   if (due) entry.slice->happen();
-  const Status taken = entry.slice->core().submit(make_(left.request), left.moment.now);
-  CAUSEWAY_CHECK(taken.ok(), "a request was left with a slice that does not take it");
+  submit(entry, left.request.request, left.moment.now);
   entry.left_at = kNever;
   return due;
 }
@@ -165,7 +192,11 @@ bool FleetSlices::make_up(Entry& entry, const Moment& moment) {
 }
 
 bool FleetSlices::make_up_to_now(Entry& entry, const Moment& moment) {
-  while (entry.starts || entry.next.load() < moment.now) run_event(entry);
+  while (true) {
+    if (entry.slice->runs_alone() && entry.next.load() > moment.now) join_alone(entry);
+    if (!entry.starts && entry.next.load() >= moment.now) break;
+    run_event(entry);
+  }
   if (entry.next.load() > moment.now) {
     entry.clock.set(moment.now);
     pass(entry);
@@ -209,10 +240,17 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
   if (std::exchange(entry.asked, true)) return *entry.slice;
   entry.lock.lock();
   bool due = false;
+  // It has not started since one was left.
   const Left& left = entry.left;
-  if (entry.left_at.load() == now_ && left.moment.round == round_ &&
-      left.had_turn == had_turn(index)) {
-    due = take_left(entry);  // it has not started since
+  const bool same_turn =
+      left.moment.now == now_ && left.moment.round == round_ && left.had_turn == had_turn(index);
+  if (same_turn && entry.left_at.load() == kNever && entry.slice->runs_alone()) {
+    (void)entry.slice->stop_alone();
+    entry.next = kNever;
+    entry.left_at = now_;
+  }
+  if (same_turn && entry.left_at.load() == now_) {
+    due = take_left(entry);
     tell(entry);
   } else {
     take_left_alone(entry);
@@ -221,6 +259,7 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
       run_event(entry);
       due = false;
     }
+    if (entry.slice->runs_alone()) join_alone(entry);
     entry.seen = round_;
     entry.clock.set(now_);
     pass(entry);
@@ -236,16 +275,21 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
   return *entry.slice;
 }
 
-bool FleetSlices::leave(std::size_t index, RequestId request, Nanos ends_from) {
+bool FleetSlices::leave(std::size_t index, const engine::EngineCore::Alone& request,
+                        Nanos ends_from) {
   Entry& entry = slices_[index];
   const bool free = entry.left_at.load() == kNever && !entry.asked && entry.seen < round_;
-  if (!helper_.joinable() || !free || entry.keeps_up > 0 || entry.hung) return false;
+  if (!free || entry.keeps_up > 0 || entry.hung) return false;
   if (!entry.slice->depends_on_itself()) return false;
   entry.left = {.request = request, .moment = moment_of(entry), .had_turn = had_turn(index)};
   entry.seen = round_;
   entry.ends_if_asked = std::min(entry.ends_if_asked, ends_from);
-  due_.set(static_cast<std::int64_t>(index), std::max(entry.ends_if_asked, now_ + Nanos(1)));
   entry.left_at = now_;
+  Nanos due = std::max(entry.ends_if_asked, now_ + Nanos(1));
+  // Without a second thread it is known at once when a request ends that runs alone.
+  const bool idle = !helper_.joinable() && entry.next.load() == kNever;
+  if (idle && begin_alone(entry)) due = entry.next.load();
+  due_.set(static_cast<std::int64_t>(index), due);
   return true;
 }
 
@@ -291,7 +335,7 @@ void FleetSlices::set_due(std::size_t index) {
   Nanos due = entry.next.load();
   if (entry.slice && entry.keeps_up == 0) {
     due = entry.slice->ends_from(due);
-    entry.ends_if_asked = entry.slice->ends_if_asked();
+    entry.ends_if_asked = entry.slice->ends_if_asked(now_);
     entry.hung = entry.slice->core().hung();
   }
   if (entry.starts) due = std::max(due, now_ + Nanos(1));
@@ -305,7 +349,12 @@ Nanos FleetSlices::finish(Nanos until) {
     if (!entry.slice) continue;
     take_left_alone(entry);
     if (make_up_to_now(entry, moment_of(entry))) run_event(entry);
-    for (; entry.next.load() <= until; last = std::max(last, entry.clock.now())) run_event(entry);
+    while (true) {
+      if (entry.slice->runs_alone()) join_alone(entry);
+      if (entry.next.load() > until) break;
+      run_event(entry);
+      last = std::max(last, entry.clock.now());
+    }
     entry.clock.set(std::max(now_, until + Nanos(1)));
     last = std::max(last, pass(entry));
     tell(entry);

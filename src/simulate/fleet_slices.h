@@ -68,7 +68,7 @@ class FleetSlices {
   SimulatedSlice& ask(std::size_t index);
   // Leaves a request with one, which certainly takes it, and on which it ends no sooner than
   // `ends_from`. False: it must be asked.
-  bool leave(std::size_t index, RequestId request, Nanos ends_from);
+  bool leave(std::size_t index, const engine::EngineCore::Alone& request, Nanos ends_from);
   // Something happened on it in this round, or was asked.
   bool looked_at(std::size_t index) const { return slices_[index].seen == round_; }
   // Those that were looked at start what they can. `told` is told of what they put out, and when it
@@ -111,7 +111,7 @@ class FleetSlices {
   };
   // A request that a slice has not taken yet.
   struct Left {
-    RequestId request;
+    engine::EngineCore::Alone request;
     Moment moment;
     bool had_turn = false;  // the slice had, then
   };
@@ -153,6 +153,11 @@ class FleetSlices {
   bool take_left(Entry& entry);
   // The same, if one was, when nothing else is asked in that round.
   void take_left_alone(Entry& entry);
+  // Whether that request runs alone, and so need not be submitted before something else is asked.
+  bool begin_alone(Entry& entry);
+  // Something else is: it is submitted as of when it came.
+  void join_alone(Entry& entry);
+  void submit(Entry& entry, RequestId request, Nanos at);
   // It starts what it can, later.
   static void start_later(Entry& entry, Nanos at);
   // Tells the recorder what came of that.
@@ -161,7 +166,7 @@ class FleetSlices {
   // due in this one.
   static bool make_up(Entry& entry, const Moment& moment);
   // As it is now, also in the middle of what need not be looked at one by one.
-  static bool make_up_to_now(Entry& entry, const Moment& moment);
+  bool make_up_to_now(Entry& entry, const Moment& moment);
   Moment moment_of(const Entry& entry) const { return {now_, round_, instant_, entry.seen}; }
   // What need not be looked at one by one, up to its clock. Answers when the last step ended.
   static Nanos pass(Entry& entry);

@@ -28,6 +28,22 @@ class HostLaunches {
 
   // A step is submitted: when its kernels may run. A model's shape stays until forget().
   Nanos launch(const request::Batch& batch, const ModelShape& shape, Nanos now);
+  // The same of a step with so many tokens of each of so many sequences.
+  struct Rows {
+    ModelId model;
+    std::int64_t sequences = 0;
+    std::int64_t tokens = 0;
+    bool prompts = false;  // of some more than one
+  };
+  Nanos launch(const Rows& rows, const ModelShape& shape, Nanos now);
+  // What launching takes for a request that runs alone: of its first step, with the prompt, and of
+  // each of the `plain` behind it. Those that follow take nothing.
+  struct Alone {
+    Nanos first;
+    Nanos each;
+    std::int64_t plain = 0;
+  };
+  Alone alone(ModelId model, Tokens prompt, const ModelShape& shape) const;
   // Until then the thread launches what was submitted so far.
   Nanos until() const { return until_; }
   // Whether a step like this one, of single tokens, would take nothing.
@@ -45,12 +61,13 @@ class HostLaunches {
     std::vector<bool>* chosen = nullptr;  // of its dimensions, in chosen_
   };
 
+  static Dimensions dimensions_of(const model::ModelConfig& config);
   Model& model_of(ModelId model, const model::ModelConfig& config);
-  Nanos takes(const request::Batch& batch, const ModelShape& shape);
+  Nanos takes(const Rows& rows, const ModelShape& shape);
   // Whether it is the first step with prompts of so many tokens.
   static bool is_first(std::int64_t tokens, Model& model);
   // Its place in buckets_; their number: it is larger than all.
-  std::size_t bucket_of(const request::Batch& batch) const;
+  std::size_t bucket_of(std::int64_t sequences) const;
 
   const Nanos plain_, choice_;
   const std::vector<std::int64_t> buckets_;

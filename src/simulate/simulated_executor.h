@@ -28,6 +28,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,7 @@
 #include "base/id_map.h"
 #include "base/random.h"
 #include "base/remainder.h"
+#include "engine/engine_core.h"
 #include "engine/step_executor.h"
 #include "model/step_ranges.h"
 #include "simulate/cost_model.h"
@@ -154,6 +156,34 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // As if the first so many of them had ended, at the times that it told, and were waited for, and
   // as many had been submitted.
   void repeat(std::span<const Nanos> ends, Nanos next_end);
+  // The same of all steps of a request that finds nothing else and runs alone
+  // (simulated_alone.cc).
+  struct AloneStart {
+    Nanos at;        // its first step is submitted
+    Nanos computes;  // what the engine expects that one to take
+    // When the copies on the link end, of weights that its steps read.
+    std::span<const Nanos> copies;
+    // Whether the step behind it may be submitted when so many of them have been told, the last of
+    // them at `told`; it begins at `begins` at the earliest.
+    std::function<weights::Residency::Readiness(std::int64_t ended, Nanos told, Nanos begins)>
+        behind;
+  };
+  struct AloneSteps {
+    std::vector<Nanos> told;  // each of its tokens
+    std::vector<Nanos> copies_told;
+    Nanos start;
+    Nanos first_token;  // the engine hears of it
+    Nanos busy;
+    Nanos weights_wait;  // of that
+    Nanos longest;       // that the engine waits for one of the steps
+    Nanos launch_wait_longest;
+    bool ahead = false;  // the second was submitted before the first had ended
+  };
+  // False: that cannot be told.
+  bool steps_alone(const engine::EngineCore::Alone& alone, const AloneStart& start,
+                   AloneSteps& steps) const;
+  // All of them have ended. Returns the last token.
+  TokenId run_alone(const engine::EngineCore::Alone& alone, const AloneSteps& steps);
   // Less than any step of the model takes.
   Nanos step_least(ModelId model) const { return models_.at(model).step_least; }
   // When the step that runs began, or when it will have been launched.
@@ -278,6 +308,10 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void set_reads(Step& step, weights::StepWeights weights);
   std::vector<Read> reads_of(const request::Batch& batch, weights::StepWeights weights);
   static std::int64_t groups_read(const Step& step);
+  // Whether nothing runs, goes wrong or comes that a request that is alone does not read.
+  bool may_run_alone(const Model& model, const engine::EngineCore::Alone& alone, bool copies) const;
+  // When its first step ends, which begins then and takes so long once its weights are there.
+  Nanos first_end_alone(const Model& model, ModelId id, Nanos begins, Nanos takes) const;
   // When a step of `computes` that begins `at` has read all that is on its way.
   Nanos end_of_reads(const Step& step, Nanos at, Nanos computes);
   // The same of one that waits for all of it.

@@ -145,7 +145,7 @@ Status SimulatedSlice::remove_model(ModelId id) {
 }
 
 void SimulatedSlice::look_ahead() {
-  CAUSEWAY_CHECK(ahead_.empty() && !copies_looked_at_, "it has not caught up");
+  CAUSEWAY_CHECK(ahead_.empty() && !copies_looked_at_ && !alone_, "it has not caught up");
   if (!options_.fast_forward) return;
   look_ahead_at_steps();
   if (ahead_.empty()) look_ahead_at_copies();
@@ -158,6 +158,7 @@ void SimulatedSlice::look_ahead_at_copies() {
   if (options_.faults.copy_error_rate > 0 || options_.reads_at_home) return;
   mover_->ends_of_copies(copies_ahead_);
   copies_looked_at_ = core_.calm_arrivals_until(now, copies_ahead_);
+  if (copies_looked_at_) wait_alone();
 }
 
 void SimulatedSlice::look_ahead_at_steps() {
@@ -211,6 +212,12 @@ void SimulatedSlice::hear_of_step(Nanos at) {
 
 SimulatedSlice::Passed SimulatedSlice::catch_up() {
   Passed passed;
+  if (alone_) {
+    CAUSEWAY_CHECK(clock_.now() == alone_steps_.told.back(), "a request is not alone to its end");
+    passed.requests = {alone_->request.request};
+    passed.ends.assign(alone_steps_.told.begin(), alone_steps_.told.end() - 1);
+    return passed;
+  }
   if (copies_looked_at_) {
     for (const Nanos end : copies_ahead_) {
       if (end >= clock_.now()) break;
@@ -236,7 +243,7 @@ SimulatedSlice::Passed SimulatedSlice::catch_up() {
 }
 
 Nanos SimulatedSlice::ends_from(Nanos next) const {
-  if (!depends_on_itself_ || next == kNever) return next;
+  if (!depends_on_itself_ || next == kNever || alone_) return next;
   const std::int64_t passed = ahead_.empty() ? 0 : std::ssize(ahead_) - 1;
   // While its thread launches two steps may end of which it hears at once.
   const Nanos second = ahead_.empty() ? next : after_ahead_;
@@ -244,7 +251,8 @@ Nanos SimulatedSlice::ends_from(Nanos next) const {
                          [this](ModelId model) { return executor_.step_least(model); });
 }
 
-Nanos SimulatedSlice::ends_if_asked() const {
+Nanos SimulatedSlice::ends_if_asked(Nanos now) const {
+  if (alone_) return alone_ends_if_asked(now);
   // What is asked may have steps begin sooner than they would have, but for those in flight.
   const Nanos next = ahead_.empty() ? clock_.now() : ahead_[0];
   const Nanos second = ahead_.empty() ? next : ahead_[1];
@@ -253,6 +261,7 @@ Nanos SimulatedSlice::ends_if_asked() const {
 }
 
 std::optional<Nanos> SimulatedSlice::next_event() const {
+  if (alone_) return alone_steps_.told.back();
   if (!ahead_.empty()) return ahead_.back();
   std::optional<Nanos> next = executor_.next_event();
   const auto copies = copies_looked_at_ ? copies_looked_at_
@@ -268,6 +277,7 @@ std::optional<Nanos> SimulatedSlice::next_event() const {
 }
 
 void SimulatedSlice::happen() {
+  if (alone_) return end_alone();
   const Nanos now = clock_.now();
   if (executor_.busy_until() > now) return;
   if (const auto step = executor_.next_event(); step && *step <= now) {

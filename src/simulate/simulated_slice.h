@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -60,14 +61,27 @@ class SimulatedSlice {
     std::vector<Nanos> ends;          // at each of these times
   };
   Passed catch_up();
+  // Fast-forward of a whole request that comes now (simulated_alone.cc): it finds its model there
+  // and nothing else. False: it must be submitted. Otherwise next_event() is its end.
+  bool begin_alone(const engine::EngineCore::Alone& request);
+  // look_ahead() knows the end, too, of one that was submitted and waits for weights.
+  struct Alone {
+    engine::EngineCore::Alone request;
+    Nanos came;
+    bool submitted = false;
+  };
+  bool runs_alone() const { return alone_.has_value(); }
+  // Something else is asked of the slice before that: the request is first to be submitted, if it
+  // was not, as of the time at which it came, and what happens meanwhile is to be looked at.
+  Alone stop_alone() { return *std::exchange(alone_, std::nullopt); }
   // Nothing goes wrong by chance, and no others use its link or its memory: with the fast-forward.
   bool depends_on_itself() const { return depends_on_itself_; }
   // The earliest time at which a request may end, unless something is asked of the slice before;
   // its next event is at `next`. Until then nothing that it does shows anywhere else. Never sooner
   // than `next`, and no later unless it depends on itself.
   Nanos ends_from(Nanos next) const;
-  // The same whatever is asked of it from now on, of the requests that it has.
-  Nanos ends_if_asked() const;
+  // The same whatever is asked of it from `now` on, of the requests that it has.
+  Nanos ends_if_asked(Nanos now) const;
   // No step of the model, which is there, takes less. Any thread, unless models come or go.
   Nanos step_least(ModelId model) const { return executor_.step_least(model); }
 
@@ -85,6 +99,9 @@ class SimulatedSlice {
   void add_to(SimulationReport& report) const;
 
  private:
+  void wait_alone();
+  void end_alone();
+  Nanos alone_ends_if_asked(Nanos now) const;
   void look_ahead_at_steps();
   void look_ahead_at_copies();
   // Steps that ended then have passed. What comes behind them ends at `next_end`.
@@ -106,6 +123,8 @@ class SimulatedSlice {
   Nanos after_ahead_;                      // no step behind these ends sooner
   std::vector<Nanos> copies_ahead_;        // when copies end
   std::optional<Nanos> copies_looked_at_;  // those before need not be looked at
+  std::optional<Alone> alone_;
+  SimulatedExecutor::AloneSteps alone_steps_;  // of that
 };
 
 }  // namespace causeway::simulate

@@ -32,7 +32,7 @@ Status Residency::add_model(ModelId model, std::vector<ResidentGroup> groups) {
                      " extents, the cache has " + std::to_string(state_->budget_max()));
   }
   state_->models.emplace(model, std::move(added));
-  state_->quiet = false;
+  state_->unsettle();
   return {};
 }
 
@@ -44,7 +44,7 @@ Status Residency::remove_model(ModelId model, std::vector<WeightCommand>& out) {
   if (removed.groups.arriving() > 0) return unavailable(name_of(model) + " arrives");
   removed.groups.drop_from_end(removed.groups.used());
   removed.groups.append_decommits(model, out);
-  state_->quiet = false;
+  state_->unsettle();
   state_->pinned_count -= removed.pinned;
   std::erase(state_->asked, &removed);
   std::erase(state_->active, &removed);
@@ -55,7 +55,7 @@ Status Residency::remove_model(ModelId model, std::vector<WeightCommand>& out) {
 void Residency::set_pinned(ModelId model, bool pinned) {
   State::Model& changed = state_->at(model);
   state_->pinned_count += static_cast<int>(pinned) - static_cast<int>(changed.pinned);
-  state_->quiet = false;
+  state_->unsettle();
   changed.pinned = pinned;
 }
 
@@ -67,7 +67,7 @@ Status Residency::set_budget(std::int64_t extents) {
                      " extents, the budget would be " + std::to_string(extents));
   }
   state_->budget = extents;
-  state_->quiet = false;
+  state_->unsettle();
   return {};
 }
 
@@ -107,7 +107,7 @@ void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
     if (model.requests == 0 && demand.requests > 0) {
       state_->asked.push_back(&model);
       state_->activate(model);
-      state_->quiet = state_->quiet && model.groups.all_cached();
+      if (!model.groups.all_cached()) state_->unsettle();
       model.ticket = ++state_->tickets;
       model.left_at = State::kNever;
       if (!contended && model.groups.serves()) model.served_since = now;
@@ -149,7 +149,7 @@ bool Residency::step_ended(ModelId model, Nanos now) {
 
 void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos now) {
   State::Model& there = state_->at(model);
-  state_->quiet = false;
+  state_->unsettle();
   there.under_way.add(state_->end_copy(there, group, arrival, now));
   there.under_way.bytes += there.groups.at(group).copied;
   state_->counters.brought += there.groups.at(group).copied;
@@ -164,7 +164,7 @@ void Residency::arrived(ModelId model, int group, std::uint32_t arrival, Nanos n
 
 void Residency::failed(ModelId model, int group, std::uint32_t arrival, Nanos now) {
   State::Model& lacking = state_->at(model);
-  state_->quiet = false;
+  state_->unsettle();
   (void)state_->end_copy(lacking, group, arrival, now);
   const bool required = lacking.groups.at(group).required;
   // All steps in flight were begun while a required group was on its way: it was at home before.
@@ -222,6 +222,18 @@ Nanos Residency::await_arrivals(ModelId model, Nanos computes, std::optional<Nan
   return std::min(look.value_or(ends.back()), ends.back());
 }
 
+Residency::Readiness Residency::readiness_behind(ModelId model, std::int64_t ended, Nanos told,
+                                                 Nanos computes, Nanos begins) const {
+  const auto& link = state_->link;
+  CAUSEWAY_CHECK(ended >= 0 && ended <= std::ssize(link), "more copies end than there are");
+  if (ended == std::ssize(link)) return {.now = true, .at = {}};
+  State::LinkAhead ahead{.event = ended > 0 ? told : state_->link_event,
+                         .needed = state_->needed(state_->at(model)),
+                         .first = link[static_cast<std::size_t>(ended)].bytes};
+  for (std::int64_t i = 0; i < ended; ++i) ahead.needed -= link[static_cast<std::size_t>(i)].bytes;
+  return state_->readiness(ahead, computes, begins);
+}
+
 bool Residency::gave_up(ModelId model) const { return state_->at(model).gave_up || !fits(model); }
 
 std::optional<Nanos> Residency::quiet_until() const {
@@ -235,7 +247,7 @@ bool Residency::rests(ModelId model) const {
 
 void Residency::clear_failure(ModelId model) {
   State::Model& cleared = state_->at(model);
-  state_->quiet = false;
+  state_->unsettle();
   if (cleared.gave_up) cleared.ticket = ++state_->tickets;
   cleared.gave_up = false;
   cleared.attempts = cleared.optional_attempts = 0;

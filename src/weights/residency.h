@@ -186,6 +186,9 @@ class Residency {
   // the last of the ends.
   Nanos await_arrivals(ModelId model, Nanos computes, std::optional<Nanos> look,
                        std::span<const Nanos> ends) const;
+  // The same of one step, when so many of those copies have ended, the last of them told at `told`.
+  Readiness readiness_behind(ModelId model, std::int64_t ended, Nanos told, Nanos computes,
+                             Nanos begins) const;
   // Nothing of it arrives, and no failure waits to be told: without requests it need not be looked
   // at.
   bool rests(ModelId model) const;

@@ -11,7 +11,7 @@ namespace causeway::weights {
 using Victims = Residency::State::Victims;
 
 void Residency::State::decide(Nanos now, std::vector<WeightCommand>& out) {
-  if (quiet && now < quiet_until) return;
+  if (settled || (quiet && now < quiet_until)) return;
   quiet = false;
   brings_.clear();
   for (Model* model : active) model->leaving = model->gave_room = false;
@@ -25,6 +25,7 @@ void Residency::State::decide(Nanos now, std::vector<WeightCommand>& out) {
   CAUSEWAY_CHECK(held <= std::max(budget, committed_max), "committed more than the budget");
   committed_max = held;
   quiet = is_quiet(now);
+  settled = !link.empty() && all_rest();
   deactivate();
 }
 
@@ -43,20 +44,24 @@ void Residency::State::deactivate() {
   });
 }
 
+bool Residency::State::all_rest() const {
+  if (first_waiting() != nullptr || used() > budget) return false;
+  return std::all_of(active.begin(), active.end(), [](const Model* entry) {
+    const Model& model = *entry;
+    return !model.leaving && !model.gave_room && !model.gave_up && !model.groups.holds() &&
+           model.groups.committed() == model.groups.used();
+  });
+}
+
 bool Residency::State::is_quiet(Nanos now) {
-  if (!link.empty() || first_waiting() != nullptr || used() > budget) return false;
+  if (!link.empty()) return false;
   quiet_until = Nanos(std::numeric_limits<std::int64_t>::max());
   for (const Model* model : asked) {
     if (!model->groups.serves()) return false;
     if (model->groups.all_cached() || model->optional_attempts >= options.attempts_max) continue;
     quiet_until = std::min(quiet_until, model->brought_at + options.optional_after);
   }
-  if (quiet_until <= now) return false;
-  return std::all_of(active.begin(), active.end(), [](const Model* entry) {
-    const Model& model = *entry;
-    return !model.leaving && !model.gave_room && !model.gave_up && !model.groups.holds() &&
-           model.groups.arriving() == 0 && model.groups.committed() == model.groups.used();
-  });
+  return quiet_until > now && all_rest();
 }
 
 // Gives up what a smaller budget has no room for, as far as steps and arrivals let it.

@@ -62,7 +62,7 @@ bool Residency::State::fits(const Model& model, std::int64_t pinned, std::int64_
 }
 
 // The model that the next arrival is for.
-Residency::State::Model* Residency::State::first_waiting() {
+Residency::State::Model* Residency::State::first_waiting() const {
   if (quiet) return nullptr;
   const std::int64_t pinned = pinned_extents();
   Model* first = nullptr;

@@ -104,7 +104,7 @@ class Residency::State {
   std::int64_t extents_of_pinned() const;  // whether they are there or not
   // Beside `pinned` extents of such models, a budget of so many.
   bool fits(const Model& model, std::int64_t pinned, std::int64_t extents) const;
-  Model* first_waiting();
+  Model* first_waiting() const;
   double heat(const Model& model, Nanos now) const;
   void grant(double bytes_per_second, Nanos now);
   double link_rate() const;
@@ -123,6 +123,8 @@ class Residency::State {
   // residency_decide.cc.
   void decide(Nanos now, std::vector<WeightCommand>& out);
   bool is_quiet(Nanos now);
+  bool all_rest() const;  // none waits, and none has more or less than it is to have
+  void unsettle() { quiet = settled = false; }
   void activate(Model& model);
   void deactivate();
 
@@ -139,6 +141,8 @@ class Residency::State {
   // budget, a model that comes or goes.
   bool quiet = false;
   Nanos quiet_until;
+  // The same while copies are under way, whatever the time.
+  bool settled = false;
   std::uint64_t tickets = 0;
   std::uint64_t demand_calls = 0;
   std::vector<Copy> link;  // as issued
