@@ -470,8 +470,12 @@ bool EngineCore::State::weights_allow(ModelId model, Nanos now) {
   if (cache == nullptr || !cache->knows(model)) return true;
   const Nanos begins = now + in_flight_for(now);
   const auto readiness = cache->readiness(model, computes_beside_weights(model, now), begins);
-  if (readiness.now) note_weights(model, now);
-  if (readiness.now) return true;
+  if (readiness.now) {
+    note_weights(model, now);
+    // If this decision does not step it either, others may have its room.
+    if (cache->offer(model, now)) weights_look = now;
+    return true;
+  }
   awaiting_weights = true;
   if (readiness.at) weights_look = std::min(weights_look.value_or(*readiness.at), *readiness.at);
   return false;

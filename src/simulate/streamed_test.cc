@@ -363,6 +363,33 @@ TEST(SimulateStreamed, WhatExceedsTheCacheIsStreamedBesideOthers) {
   EXPECT_GT(report.value().streamed_bytes, Bytes(20'000'000'000));
 }
 
+// A quantum of no time is over when a model has come. It is stepped all the same before it gives
+// way, so that its requests end.
+TEST(SimulateStreamed, ModelsThatTakeTurnsWithoutQuantaAreEachStepped) {
+  SimulationOptions options = half_resident();
+  options.models[1] = options.models[0];  // at half of 64 GB there is room for one
+  options.models[1].name = "other";
+  options.kv_memory = options.profile.memory - gib(40);
+  options.residency.quantum_min = {};
+  options.residency.quantum_factor = 0;
+  options.virtual_time_max = seconds(600);
+  const FixedRequests two = {2, Tokens(100), Tokens(5)};
+  const auto streamed = run(options, fixed_workload({two, two}));
+  ASSERT_TRUE(streamed.ok()) << streamed.error().message;
+  EXPECT_EQ(streamed.value().total.completed, 4);
+  EXPECT_GE(streamed.value().weights.evictions, 4);
+
+  for (ModelShape& shape : options.models) {
+    shape = shape_of(shape.name, testing::llama_8b(Tokens(8192)), options.frame).value();
+  }
+  options.kv_memory = options.profile.memory - gib(20);
+  options.step_start = engine::StepStart::kAllCached;
+  const auto resident = run(options, fixed_workload({two, two}));
+  ASSERT_TRUE(resident.ok()) << resident.error().message;
+  EXPECT_EQ(resident.value().total.completed, 4);
+  EXPECT_GE(resident.value().weights.evictions, 4);
+}
+
 TEST(SimulateStreamed, CopiesThatFailEndRequestsAndAreTriedAgain) {
   SimulationOptions options = half_resident();
   options.faults = {.copy_error_rate = 0.002};

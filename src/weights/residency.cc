@@ -110,7 +110,10 @@ void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
       if (!model.groups.all_cached()) state_->unsettle();
       model.ticket = ++state_->tickets;
       model.left_at = State::kNever;
-      if (!contended && model.groups.serves()) model.served_since = now;
+      if (!contended && model.groups.serves()) {
+        model.served_since = now;
+        model.offered = false;
+      }
     }
     model.requests = demand.requests;
     model.demand_call = call;
@@ -123,11 +126,20 @@ void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
 
 void Residency::decide(Nanos now, std::vector<WeightCommand>& out) { state_->decide(now, out); }
 
+bool Residency::offer(ModelId model, Nanos now) {
+  State::Model& offered = state_->at(model);
+  // A step that might begin while weights arrive says nothing of when they are there.
+  if (!offered.groups.serves() || std::exchange(offered.offered, true)) return false;
+  const State::Model* waiting = state_->first_waiting();
+  return waiting != nullptr && now >= state_->quantum_end(offered, *waiting);
+}
+
 void Residency::step_begins(ModelId model) {
   State::Model& stepped = state_->at(model);
   CAUSEWAY_CHECK(!stepped.leaving && !stepped.gave_up, "the model is not to be stepped");
   CAUSEWAY_CHECK(stepped.groups.steppable(), "a group that the step reads is not on its way");
   stepped.steps += 1;
+  stepped.offered = true;
 }
 
 void Residency::copies_begin(ModelId model) {

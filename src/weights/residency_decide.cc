@@ -99,6 +99,7 @@ void Residency::State::start_arrivals(Nanos now) {
 
 void Residency::State::begin_arrival(Model& model, Nanos now) {
   model.arrivals += 1;
+  model.offered = false;
   counters.arrivals += 1;
   for (int group = 0; group < model.groups.size(); ++group) {
     const ResidentGroups::Group& missing = model.groups.at(group);
@@ -184,7 +185,7 @@ std::int64_t Residency::State::room_of(const Model& model, Victims kind, const R
   }
   if (kind == Victims::kOptional) return model.steps > 0 ? 0 : model.groups.optional_used();
   Victims own = Victims::kInQuantum;
-  if (wanted.taker != nullptr && now >= quantum_end(model, *wanted.taker)) {
+  if (wanted.taker != nullptr && model.offered && now >= quantum_end(model, *wanted.taker)) {
     own = Victims::kQuantumOver;
   }
   if (!model.groups.serves()) own = Victims::kQueued;

@@ -404,6 +404,7 @@ class History {
     for (const auto& [id, model] : models_) {
       const Residency::Readiness readiness = residency_.readiness(id, computes, now_);
       if (readiness.now) ready.push_back(id);
+      if (readiness.now && random_.chance(0.5)) (void)residency_.offer(id, now_);
       if (!readiness.at) continue;
       ASSERT_GT(*readiness.at, now_);
       ASSERT_TRUE(residency_.readiness(id, computes, *readiness.at).now);

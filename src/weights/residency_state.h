@@ -51,6 +51,7 @@ class Residency::State {
     bool leaving = false;
     bool gave_room = false;  // to another, in this decide()
     bool active = false;     // as State::active has it
+    bool offered = false;    // since its last arrival a step of it has begun, or could have
     Nanos served_since{};
     Nanos brought_at{};      // when the last of its required groups came
     Nanos left_at = kNever;  // when its quantum was ended for another, if it waits since

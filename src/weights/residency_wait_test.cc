@@ -84,7 +84,8 @@ class Slice {
                                        static_cast<double>(bytes_of(model).count) / rate));
   }
   // The quanta of the others, n arrivals, and the steps between: two drain for each of n models, a
-  // step in flight waits for copies as long as it computes, and n are stepped in turn.
+  // step in flight waits for copies as long as it computes, one delays the first of each model that
+  // came, and n are stepped in turn.
   Nanos wait_bound(ModelId id) const {
     Nanos quanta, arrivals, step_max;
     for (const auto& [other, model] : models) {
@@ -92,7 +93,7 @@ class Slice {
       arrivals += copies(bytes_of(model));
       step_max = std::max(step_max, model.step);
     }
-    return quanta + arrivals + step_max * (5 * std::ssize(models));
+    return quanta + arrivals + step_max * (6 * std::ssize(models));
   }
 
   Residency residency;

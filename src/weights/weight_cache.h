@@ -92,6 +92,8 @@ class WeightCache {
   // As Residency::readiness(), and all copies that a step would wait for have been issued. A
   // streamed model begins with its resident groups there; the others come while it is stepped.
   Residency::Readiness readiness(ModelId model, Nanos computes, Nanos begins) const;
+  // As Residency::offer(), of a model that readiness() allows to be stepped.
+  [[nodiscard]] bool offer(ModelId model, Nanos now) { return residency_.offer(model, now); }
   // Of a step that is submitted now: fills `views` by group of the layout; left empty when all is
   // cached.
   void step_begins(ModelId model, std::vector<WeightView>& views);

@@ -183,11 +183,11 @@ Nanos HistoryWeights::quantum(const Model& model) const {
                   nanos_from_seconds(residency_options_.quantum_factor * brings));
 }
 
-// The quanta of the others, n arrivals, and 5 n of the longest steps with what they wait for
+// The quanta of the others, n arrivals, and 6 n of the longest steps with what they wait for
 // launches and KV.
 Nanos HistoryWeights::bound_of(ModelId id) const {
   const std::int64_t n = std::ssize(models_);
-  Nanos bound = (step_longest_ + wait_longest_) * (5 * n) + passes() * n;
+  Nanos bound = (step_longest_ + wait_longest_) * (6 * n) + passes() * n;
   for (const auto& [other, model] : models_) {
     bound += copies(model) + (other == id ? Nanos(0) : quantum(model));
   }
