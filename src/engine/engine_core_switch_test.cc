@@ -27,9 +27,9 @@ class HandMover final : public weights::WeightMover {
   const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
   double granted_rate() const override { return 48 << 20; }
 
-  void arrive() {
+  void arrive(const Status& outcome = {}) {
     for (const weights::WeightCommand& bring : std::exchange(brought_, {})) {
-      events_.push_back({bring.model, bring.group, bring.arrival, {}});
+      events_.push_back({bring.model, bring.group, bring.arrival, outcome});
     }
     for (const std::int64_t extent : std::exchange(frames_coming_, {})) {
       weights::WeightEvent& event = events_.emplace_back();
@@ -387,6 +387,33 @@ TEST_F(StepStartTest, WhenIdleAStepIsLaunchedHoweverMuchIsOnItsWay) {
   EXPECT_TRUE(core.start_step(Nanos(0)));
   core.start_step(millis(1));
   EXPECT_EQ(executor_.steps(), 1) << "behind the first the other waits for its weights";
+}
+
+// The second arrival in a row fails under a step that waits for it. With that step ends the model's
+// only request, and the engine sleeps until the next one comes.
+TEST_F(StepStartTest, AFailureIsNotToldToARequestThatComesLater) {
+  const Status failure = unavailable("a copy failed");
+  ask(ModelId(1), Nanos(0));
+  mover_.arrive(failure);
+  EXPECT_FALSE(core_.start_step(millis(1)));
+  EXPECT_TRUE(core_.take_outputs().empty()) << "it is tried once more";
+  ASSERT_TRUE(core_.start_step(seconds(1))) << "just in time";
+  mover_.arrive(failure);
+  core_.finish_step(*executor_.wait(Nanos(0)), seconds(2));
+  const auto lost = core_.take_outputs();
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].error, "weights of the model could not be brought: a copy failed");
+  ASSERT_TRUE(core_.idle());
+
+  ask(ModelId(1), seconds(4));
+  EXPECT_TRUE(core_.take_outputs().empty()) << "nothing has failed since it came";
+  mover_.arrive();
+  ASSERT_TRUE(core_.start_step(seconds(6)));
+  core_.finish_step(*executor_.wait(Nanos(0)), seconds(6));
+  const auto outputs = core_.take_outputs();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].error, "");
+  EXPECT_EQ(outputs[0].reason, request::FinishReason::kLength);
 }
 
 TEST_F(StepStartTest, NoStepHoldsADeviceThatOthersUse) {

@@ -102,8 +102,8 @@ class Serving {
   RequestId ask(const Question& question, std::int64_t output = kOutput) {
     return crowd_->ask(question, output);
   }
-  Answer answer(const Question& question, std::int64_t output = kOutput) {
-    return crowd_->answer(question, output, sink_);
+  Ended end_of(const Question& question, std::int64_t output = kOutput) {
+    return crowd_->end_of(question, output, sink_);
   }
   Answers all_answers() { return crowd_->all_answers(kPrompts, kOutput, sink_); }
   Ended next() {
@@ -146,8 +146,10 @@ struct Plan {
 class Check {
  public:
   explicit Check(const Answers& expected) : expected_(expected) {}
-  void same(const Question& question, const Answer& answer, const char* when) {
-    expect(answer == expected_.at(question), "another answer", question, when);
+  // A request that ends with an error is told with its reason, not as another answer.
+  void same(const Question& question, const Ended& ended, const char* when) {
+    if (!ended.error.empty()) return expect(false, ended.error.c_str(), question, when);
+    expect(ended.answer == expected_.at(question), "another answer", question, when);
   }
   void expect(bool good, const char* what, const Question& question, const char* when) {
     if (good) return;
@@ -169,7 +171,7 @@ long take_turns(Memory& memory, const Plan& plan) {
   Random random(plan.seed);
   for (std::int64_t i = 0; i < plan.switches; ++i) {
     const Question question = any_question(random);
-    check.same(question, serving.answer(question), "one after the other");
+    check.same(question, serving.end_of(question), "one after the other");
   }
   std::map<RequestId, Question> waited;
   std::set<ModelId> busy;
@@ -182,7 +184,7 @@ long take_turns(Memory& memory, const Plan& plan) {
     }
     const Ended ended = serving.next();
     const Question question = waited.at(ended.request);
-    check.same(question, ended.answer, "together");
+    check.same(question, ended, "together");
     waited.erase(ended.request);
     busy.erase(question.model);
   }
@@ -223,20 +225,20 @@ class Faults {
     };
     for (std::int64_t next = 1; next <= 2; ++next) {
       other = {ModelId((first + next) % kModels), prompt()};
-      check_.same(other, serving_.answer(other), "before a fault");
+      check_.same(other, serving_.end_of(other), "before a fault");
     }
     return {ModelId(first), prompt()};
   }
   // The model is usable again, and the other was not disturbed.
   void end(const Question& question, const Question& other, const char* when) {
     faults_.next(FaultPlan::Kind::kNone, 0);
-    check_.same(question, serving_.answer(question), when);
-    check_.same(other, serving_.answer(other), when);
+    check_.same(question, serving_.end_of(question), when);
+    check_.same(other, serving_.end_of(other), when);
   }
 
   // It ends with the reason, or, when the copies came after all, with the answer.
   void struck(const Question& question, const Ended& ended, const char* when) {
-    if (ended.error.empty()) return check_.same(question, ended.answer, when);
+    if (ended.error.empty()) return check_.same(question, ended, when);
     ++errors_;
     const bool told = ended.error.find("could not be brought") != std::string::npos;
     check_.expect(told, ended.error.c_str(), question, when);
@@ -258,7 +260,7 @@ class Faults {
     for (int i = 0; i < 2; ++i) {
       const Ended ended = serving_.next();
       if (ended.request == beside) {
-        check_.same(other, ended.answer, "beside copies that fail");
+        check_.same(other, ended, "beside copies that fail");
       } else {
         struck(question, ended, "copies that fail");
       }
@@ -276,7 +278,7 @@ class Faults {
     const RequestId beside = serving_.ask(other);
     for (int i = 0; i < 2; ++i) {
       const Ended ended = serving_.next();
-      check_.same(ended.request == beside ? other : question, ended.answer, "a copy that hangs");
+      check_.same(ended.request == beside ? other : question, ended, "a copy that hangs");
     }
     releaser.join();
     end(question, other, "after a copy that hung");

@@ -104,6 +104,9 @@ void Residency::demand(std::span<const ModelDemand> demands, Nanos now) {
       model.heat_at = now;
       model.last_used = now;
     }
+    // Those that waited may have ended with their step, before they were told.
+    const bool all_new = demand.requests > 0 && demand.arrived >= demand.requests;
+    if (model.gave_up && all_new) clear_failure(demand.model);
     if (model.requests == 0 && demand.requests > 0) {
       state_->asked.push_back(&model);
       state_->activate(model);

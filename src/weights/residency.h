@@ -136,7 +136,8 @@ class Residency {
   // As of the last demand().
   ExtentDemand extent_demand() const;
 
-  // Models not named have no requests. Models that begin to wait in one call queue in its order.
+  // Models not named have no requests. Models that begin to wait in one call queue in its order. A
+  // failure (gave_up()) is forgotten where all requests are new: they have not waited for it.
   void demand(std::span<const ModelDemand> demands, Nanos now);
   // Appends commands: first decommits, then commits, then brings, so that committed extents stay
   // within the budget after each of them.

@@ -550,7 +550,9 @@ TEST(Residency, TwoFailedArrivalsInARowAreGivenUpUntilTheNextRequest) {
   cache.decide();
   EXPECT_EQ(cache.residency.committed_extents(), 0);
   EXPECT_TRUE(cache.copies.empty());
-  cache.residency.clear_failure(kA);
+  cache.demand({{.model = kA, .requests = 2, .arrived = 1}});
+  EXPECT_TRUE(cache.residency.gave_up(kA)) << "one of the two has waited";
+  cache.demand({{.model = kA, .requests = 2, .arrived = 2}});  // both came later
   EXPECT_FALSE(cache.residency.gave_up(kA));
   cache.decide();
   cache.copies_end(millis(1), false);

@@ -110,11 +110,17 @@ RequestId Crowd::ask(const Question& question, std::int64_t output, const reques
   return id;
 }
 
-Answer Crowd::answer(const Question& question, std::int64_t output, AnswersSink& sink) {
+Ended Crowd::end_of(const Question& question, std::int64_t output, AnswersSink& sink) {
   const RequestId asked = ask(question, output);
-  const auto ended = sink.take(kPatience);
+  auto ended = sink.take(kPatience);
   must(ended && ended->request == asked ? Status() : Status(unavailable("no answer")), "a request");
-  return ended->answer;
+  return *std::move(ended);
+}
+
+Answer Crowd::answer(const Question& question, std::int64_t output, AnswersSink& sink) {
+  Ended ended = end_of(question, output, sink);
+  must(ended.error.empty() ? Status() : Status(unavailable(ended.error)), "an answer");
+  return std::move(ended.answer);
 }
 
 std::map<Question, Answer> Crowd::all_answers(std::span<const std::int64_t> prompts,

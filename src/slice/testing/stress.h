@@ -87,7 +87,9 @@ class Crowd {
   void add(ModelId model, bool pinned);
   void remove(ModelId model, bool home_too);  // waits for its requests to end
   RequestId ask(const Question& question, std::int64_t output, const request::Slo& slo = {});
-  // What it answers when nothing else goes on.
+  // How it ends when nothing else goes on.
+  Ended end_of(const Question& question, std::int64_t output, AnswersSink& sink);
+  // The same, of a question that must be answered.
   Answer answer(const Question& question, std::int64_t output, AnswersSink& sink);
   // The same of every model to each of the prompts; asked twice, so that a GPU's graphs have been
   // captured.
