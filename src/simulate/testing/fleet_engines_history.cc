@@ -419,6 +419,8 @@ void ClientsCheck::check_error(RequestId request, const std::string& error) {
     std::string_view words;
     bool cause;
   };
+  // Which gives requests back, too.
+  const bool migrates = options.placement == fleet::PlacementKind::kLocality && options.fleet.moves;
   const Arrival& arrival = drawn_.workload[static_cast<std::size_t>(request.value)];
   const ModelShape& shape = options.slice.models[arrival.model];
   const std::int64_t blocks =
@@ -429,7 +431,7 @@ void ClientsCheck::check_error(RequestId request, const std::string& error) {
       Reason{"the slice is lost", false},
       Reason{"the slice that computed it was lost", losses_},
       Reason{"slices were lost", losses_},
-      Reason{"no slice could go on with it", losses_ || changes_},
+      Reason{"no slice could go on with it", losses_ || changes_ || migrates},
       Reason{"the device hangs", faults.hang_rate > 0 || links_},
       Reason{"the device does not answer", faults.hang_rate > 0 || links_},
       Reason{"simulated: the device refuses", faults.refuse_rate > 0},
