@@ -113,6 +113,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       slices_(places_max(options), recorder_,
               options.two_threads && options.slice.fast_forward && !resumes_,
               [this](RequestId request) { return made(request); }),
+      watches_(clients != nullptr),
       memory_(options.slice.profile.memory_bytes_per_second) {
   for (std::int64_t i = 0; i < places_max(options); ++i) {
     places_.emplace_back(slices_, clock_, static_cast<std::size_t>(i));
@@ -147,7 +148,7 @@ void FleetSimulation::tell(const fleet::Event& event) {
     for (const fleet::Action& action : core_.on_event(events_.front(), fleet_now())) {
       std::visit([this](const auto& one) { apply(one); }, action);
     }
-    if (clients_ != nullptr && broken_.ok()) broken_ = core_.check_integrity();
+    if (watches_ && broken_.ok()) broken_ = core_.check_integrity();
   }
 }
 
@@ -373,7 +374,7 @@ std::int64_t FleetSimulation::slices_open() const {
                        [](const FleetPlace& place) { return place.open; });
 }
 
-FleetSimulationReport FleetSimulation::report() {
+FleetSimulationReport FleetSimulation::counts() {
   clock_.set(slices_.finish(cut_short_ ? options_.slice.virtual_time_max : Nanos(0)));
   FleetSimulationReport report;
   SimulationReport& serving = report.serving;
@@ -383,8 +384,6 @@ FleetSimulationReport FleetSimulation::report() {
     if (slice != nullptr) add_to(*slice, serving);
   }
   serving.profile = options_.slice.profile.name;
-  serving.models = recorder_.models();
-  serving.total = recorder_.total();
   if (!workload_.empty()) {
     serving.duration = std::max(Nanos(0), recorder_.last_end() - workload_.front().at);
   }
@@ -394,8 +393,6 @@ FleetSimulationReport FleetSimulation::report() {
   report.placement = fleet::name_of(options_.placement);
   report.slices = slices_open();
   report.slices_lost = slices_lost_;
-  report.switches = recorder_.switches();
-  report.requests = recorder_.take_served();
   const double rate =
       options_.slice.profile.link_bytes_per_second * static_cast<double>(options_.machines);
   if (rate <= 0) return report;
@@ -404,6 +401,15 @@ FleetSimulationReport FleetSimulation::report() {
   }
   const double could = rate * std::max(1e-9, to_seconds(clock_.now()));
   report.link_busy = static_cast<double>(serving.link_bytes.count) / could;
+  return report;
+}
+
+FleetSimulationReport FleetSimulation::report() {
+  FleetSimulationReport report = counts();
+  report.serving.models = recorder_.models();
+  report.serving.total = recorder_.total();
+  report.switches = recorder_.switches();
+  report.requests = recorder_.take_served();
   return report;
 }
 

@@ -213,6 +213,8 @@ void FleetSimulation::close(FleetPlace& place, std::size_t index) {
   add_to(slice, past_);
   if (slice.mover() != nullptr) {
     submitted_past_[static_cast<std::size_t>(place.machine)] += slice.mover()->copied().submitted;
+    const std::string& wrong = slice.mover()->violation();
+    if (clients_ != nullptr && broken_.ok() && !wrong.empty()) broken_ = corrupt(wrong);
   }
   slices_.close(index);
   place.attached.clear();
@@ -289,11 +291,11 @@ Status FleetSimulation::check_attached() const {
   return {};
 }
 
-Status FleetSimulation::check_integrity() const {
+Status FleetSimulation::check_integrity(Asked asked) const {
   CAUSEWAY_TRY(broken_);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const SimulatedSlice* slice = slices_.at(i);
-    if (slice == nullptr || !slices_.looked_at(i)) continue;
+    if (slice == nullptr || (asked != Asked::kAll && !slices_.looked_at(i))) continue;
     Status intact = slice->check_integrity();
     if (!intact.ok()) return intact.error().with_context("slice " + std::to_string(i));
   }

@@ -83,11 +83,16 @@ class FleetSimulation {
   // Everything of the next instant. False: nothing is left that will happen.
   bool step();
   FleetSimulationReport report();
+  // The same without latencies, which take long to add up.
+  FleetSimulationReport counts();
 
-  // For checkers, between steps: whatever serves and had its turn in the last, the slow way, of the
-  // fleet's core after every event; what links have carried, what is in host memory, what is
-  // attached where.
-  Status check_integrity() const;
+  // For checkers, between steps: whatever serves, the slow way, unless only those are asked for
+  // that had their turn in the last step; of the fleet's core after every event of steps that are
+  // watched; what links have carried, what is in host memory, what is attached where.
+  enum class Asked : std::uint8_t { kAll, kThoseThatHadTheirTurn };
+  Status check_integrity(Asked asked) const;
+  // Whether the next steps are watched. Where there are clients they are from the start.
+  void watch(bool watches) { watches_ = watches; }
   // Once all has ended that was to end, with lets_go: nothing is held anywhere.
   Status check_let_go();
   const fleet::FleetCore& core() const { return core_; }
@@ -212,7 +217,8 @@ class FleetSimulation {
   std::deque<FleetPlace> places_;  // by the ids of slices
   std::size_t arrived_ = 0;
   bool cut_short_ = false;
-  Status broken_;                        // the first rule of the fleet's core; where clients check
+  bool watches_ = false;                 // whether the rules of the fleet's core hold
+  Status broken_;                        // the first that does not
   std::deque<fleet::Event> events_;      // to be told, in this order
   std::multimap<Nanos, fleet::Load> loads_;  // under way, by their ends
   std::vector<Unloading> unloads_;

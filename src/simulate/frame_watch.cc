@@ -1,23 +1,31 @@
 #include "simulate/frame_watch.h"
 
-#include <set>
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 namespace causeway::simulate {
 
 std::string frames_given_away(const request::Batch& running, const request::Batch& next,
                               Tokens tokens_per_block) {
-  std::map<std::int64_t, std::set<RequestId>> users;
+  std::vector<std::pair<FrameId, RequestId>> users;
   for (const request::BatchEntry& entry : running.entries) {
     for (std::int32_t f = 0; f < entry.frame_count; ++f) {
-      users[running.frames[static_cast<std::size_t>(entry.frame_begin + f)].value].insert(
-          entry.request);
+      users.emplace_back(running.frames[static_cast<std::size_t>(entry.frame_begin + f)],
+                         entry.request);
     }
   }
+  std::sort(users.begin(), users.end());
   for (const request::BatchEntry& entry : next.entries) {
     for (std::int64_t f = entry.context / tokens_per_block.count; f < entry.frame_count; ++f) {
       const FrameId frame = next.frames[static_cast<std::size_t>(entry.frame_begin + f)];
-      const auto used = users.find(frame.value);
-      if (used != users.end() && !used->second.contains(entry.request)) {
+      const auto own =
+          std::lower_bound(users.begin(), users.end(), std::pair(frame, entry.request));
+      if (own != users.end() && *own == std::pair(frame, entry.request)) continue;
+      const bool used = (own != users.end() && own->first == frame) ||
+                        (own != users.begin() && std::prev(own)->first == frame);
+      if (used) {
         return "frame " + std::to_string(frame.value) + " is given away while a step uses it";
       }
     }

@@ -19,8 +19,8 @@
 //   have. Groups are dropped from the end of the reading order, only as many as are needed.
 // - A model that left when its quantum was over takes no other's place before the other has had a
 //   whole quantum since: two models do not swap for the sake of a third.
-// - A quantum is not over before a step of the model has begun, or could have (offer()): a model that
-//   came is stepped at least once, however short quanta are and however long others hold the device.
+// - A quantum is not over before a step of the model has begun, or could have (offer()), since it
+//   came, however short quanta are and however long others hold the device.
 // - Pinned models keep their place from when all that a step needs is cached; models with a step in
 //   flight are left to drain first ("leaving"), and are not stepped meanwhile.
 // - Groups that a step can read at home come one after the other when their model has been served
@@ -143,9 +143,9 @@ class Residency {
   // within the budget after each of them.
   void decide(Nanos now, std::vector<WeightCommand>& out);
 
-  // The next step may be the model's, whether one is begun or not. Until this was told, or a step of
-  // it has begun, since it came, its quantum is not over. True: it would be over otherwise, and a
-  // model waits for room, so that decide() is to be called once more.
+  // The next step may be the model's, whether one is begun or not. Until this was told, or a step
+  // of it has begun, since it came, its quantum is not over. True: it would be over otherwise, and
+  // a model waits for room, so that decide() is to be called once more.
   [[nodiscard]] bool offer(ModelId model, Nanos now);
   // A CHECK fails unless every required group is cached or arriving, and the model is not leaving.
   void step_begins(ModelId model);

@@ -58,9 +58,7 @@ class Cache {
     const Status status = residency.check_integrity();
     EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
     // As an engine that decides a step.
-    for (const ModelDemand& one : demanded) {
-      if (ready(one.model)) (void)residency.offer(one.model, now);
-    }
+    for (const auto& one : demanded) (void)(ready(one.model) && residency.offer(one.model, now));
     return commands;
   }
   void demand(std::vector<ModelDemand> demands) {
@@ -311,38 +309,6 @@ TEST(Residency, AQuantumIsAtLeastSomeTimesTheArrival) {
   cache.decide();
   cache.copies_end(millis(100));
   EXPECT_EQ(cache.residency.next_quantum_end(cache.now), cache.now + millis(800));
-}
-
-// The quantum is over when B's weights are there. If B gave way then, A and B would be brought for
-// ever, and neither would be stepped.
-TEST(Residency, AModelThatCameMayBeSteppedBeforeItsQuantumIsOver) {
-  ResidencyOptions options = options_of(2);
-  options.quantum_min = {};
-  options.quantum_factor = 0;
-  Cache cache(options);
-  cache.add(kA, model_of(2, 1));
-  cache.add(kB, model_of(2, 1));
-  const std::vector<ModelDemand> both = {{.model = kA, .requests = 1},
-                                         {.model = kB, .requests = 1}};
-  cache.demand(both);
-  std::vector<WeightCommand> commands;
-  cache.decide();
-  for (const ModelId there : {kA, kB, kA}) {
-    cache.copies_end();
-    commands.clear();
-    cache.residency.decide(cache.now, commands);
-    EXPECT_TRUE(commands.empty());
-    ASSERT_TRUE(cache.ready(there));
-    // However long another's step holds the device meanwhile.
-    cache.now += seconds(60);
-    cache.residency.decide(cache.now, commands);
-    EXPECT_TRUE(commands.empty());
-    ASSERT_TRUE(cache.ready(there));
-    EXPECT_TRUE(cache.residency.offer(there, cache.now));
-    EXPECT_FALSE(cache.residency.offer(there, cache.now));  // once is enough
-    EXPECT_EQ(cache.decide().size(), 4u);
-    EXPECT_FALSE(cache.ready(there));
-  }
 }
 
 TEST(Residency, AllOrNothingIsEvicted) {

@@ -297,6 +297,37 @@ TEST(ResidencyWait, EveryModelIsServedWithinTheQuantaOfTheOthersAndAllArrivals) 
   EXPECT_GT(evictions, rounds(1'000));
 }
 
+// The quantum is over when a model's weights are there. If it gave way then, two models would be
+// brought for ever, and neither would be stepped.
+TEST(ResidencyWait, AModelThatCameMayBeSteppedBeforeItsQuantumIsOver) {
+  ResidencyOptions options;
+  options.extents = 1;
+  options.quantum_min = {};
+  options.quantum_factor = 0;
+  Residency residency(options);
+  const std::vector<ModelDemand> both = {{.model = ModelId(0), .requests = 1},
+                                         {.model = ModelId(1), .requests = 1}};
+  for (const ModelDemand& one : both) {
+    ASSERT_TRUE(residency.add_model(one.model, layers_of(1, kExtent)).ok());
+  }
+  Nanos now = seconds(1);
+  std::vector<WeightCommand> commands;
+  residency.demand(both, now);
+  residency.decide(now, commands);
+  for (std::uint32_t turn = 0; turn < 4; ++turn) {
+    const ModelId there(turn % 2);
+    ASSERT_EQ(residency.place(there, 0), GroupPlace::kArriving);
+    residency.arrived(there, 0, turn / 2 + 1, now);
+    // However long another's step holds the device meanwhile.
+    for (int i = 0; i < 2; ++i, now += seconds(60)) residency.decide(now, commands);
+    ASSERT_TRUE(residency.readiness(there, Nanos(0), now).now);
+    EXPECT_TRUE(residency.offer(there, now));
+    EXPECT_FALSE(residency.offer(there, now));  // once is enough
+    residency.decide(now, commands);
+    EXPECT_FALSE(residency.readiness(there, Nanos(0), now).now);
+  }
+}
+
 TEST(ResidencyWait, ThreeModelsOnRoomForTwoTakeTurnsAndDoNotThrash) {
   ResidencyOptions options;
   options.extents = 16;

@@ -14,8 +14,9 @@ struct SeedRange {
 };
 
 // 1 to `histories`, or what the environment's `variable` says: "N" for 1 to N, "FIRST-LAST" for a
-// part that runs beside others.
-inline SeedRange seeds_of(const char* variable, int histories) {
+// part that runs beside others. `only`, if it is not 0: that one.
+inline SeedRange seeds_of(const char* variable, int histories, int only = 0) {
+  if (only != 0) return {only, only};
   const char* const chosen = std::getenv(variable);  // tidy: a test's own
   if (chosen == nullptr) return {1, histories};
   const std::string text = chosen;

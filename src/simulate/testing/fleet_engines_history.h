@@ -5,15 +5,17 @@
 // From its seed a history draws machines (whole, halves or quarters), a catalogue that does not fit
 // them, host memory that may not hold it, KV that may rotate, policies, limits, fault rates, a
 // workload and a schedule of cancels, lost slices, links that hang, machines that are divided anew,
-// jumps of the fleet's clock and pauses of the host. Checked after every instant:
-// FleetSimulation::check_integrity, which asks fleet, engines, KV and caches of weights, what links
-// carried, what is in host memory and what is attached where. Of each client: every token is the
+// jumps of the fleet's clock and pauses of the host. Checked after every instant of every 16th
+// history, and after one of 32 of the others: FleetSimulation::check_integrity, which asks fleet,
+// engines, KV and caches of weights, what links carried, what is in host memory and what is
+// attached where. At every instant: what devices are asked for. Of each client: every token is the
 // one to which the tokens before it lead, whichever slices gave them; exactly one end, and for a
 // reason that this history has; nothing of a slice that was lost. When all is over nothing is held
 // anywhere.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "simulate/fleet_simulation.h"
@@ -28,6 +30,7 @@ struct FleetEnginesReport {
   std::int64_t finished = 0;
   std::int64_t cancelled = 0;
   std::int64_t errors = 0;
+  std::map<std::string, std::int64_t> causes;  // of these: how many that say so
   std::int64_t resumed_finished = 0;  // on another slice than they began
   std::int64_t tokens = 0;
   // Requests that ended because the device hung.
@@ -37,7 +40,7 @@ struct FleetEnginesReport {
   std::int64_t pauses = 0;
 };
 
-// `most`: requests.
-FleetEnginesReport run_fleet_engines_history(std::uint64_t seed, std::int64_t most = 40);
+// `keeps`: the report has latencies and what became of each request, too.
+FleetEnginesReport run_fleet_engines_history(std::uint64_t seed, bool keeps = false);
 
 }  // namespace causeway::simulate
