@@ -11,16 +11,14 @@ namespace causeway::weights::residency_test {
 namespace {
 
 using Kind = WeightCommand::Kind;
-
 constexpr Bytes kExtent = mib(32);
 constexpr ModelId kA(0), kB(1), kC(2);
 
 // `layers` groups of `extents` extents each, then perhaps an embedding of one extent.
 std::vector<ResidentGroup> model_of(int layers, std::int64_t extents, bool embedding = false) {
   std::vector<ResidentGroup> groups;
-  for (int i = 0; i < layers; ++i) {
-    groups.push_back({.offset = kExtent * (extents * i), .bytes = kExtent * extents});
-  }
+  const Bytes bytes = kExtent * extents;
+  for (int i = 0; i < layers; ++i) groups.push_back({.offset = bytes * i, .bytes = bytes});
   if (embedding) {
     groups.push_back(
         {.offset = kExtent * (extents * layers), .bytes = kExtent, .readable_at_home = true});
