@@ -22,7 +22,7 @@ constexpr std::string_view kSeeds[] = {
  {"model": "a", "shape": "s", "processors": 132, "decodes": 32, "context": 1024, "runs": 5,
   "steps": [{"tokens": 1, "ttft_ms": 5, "tpot_ms": 6, "gamma_x": 1, "gamma_o": 1.4},
             {"tokens": 64, "ttft_ms": 5.5, "tpot_ms": 6.5, "gamma_x": 1, "gamma_o": 3}]}]})",
-    R"({"format":"causeway-chunk-profile","version":1,"device":"cpu","machine":"cpu (plain)",
+    R"({"format":"causeway-chunk-profile","version":1,"device":"cpu","machine":"cpu: plain",
 "driver":"none","commit":"unknown","tables":[{"model":"m","shape":"x","processors":2,"decodes":1,
 "context":1,"runs":1,"steps":[{"tokens":1,"ttft_ms":1e-5,"tpot_ms":86400000,"gamma_x":0,
 "gamma_o":1e6}]},{"model":"m","shape":"x","processors":1,"decodes":1,"context":1,"runs":1,"steps":[

@@ -35,7 +35,7 @@ constexpr Counted<Report> kEnginesCounted[] = {
     {"loads", [](const Report& r) { return r.simulation.fleet.loads; }},
     {"of these lost", [](const Report& r) { return r.simulation.fleet.loads_lost; }, 0.25},
     {"unloads", [](const Report& r) { return r.simulation.fleet.unloads; }, 0.5},
-    {"drains", [](const Report& r) { return r.simulation.fleet.drains; }, 0.05},
+    {"drains", [](const Report& r) { return r.simulation.fleet.drains; }, 0.03},
     {"moves of models", [](const Report& r) { return r.simulation.fleet.moves; }, 0.25},
     {"migrations", [](const Report& r) { return r.simulation.fleet.migrations; }},
     {"evictions", [](const Report& r) { return r.simulation.serving.weights.evictions; }, 0.25},
