@@ -63,7 +63,7 @@ double tokens_per_second(const SimulationReport& report) {
 
 TEST(SimulatedRotation, RotaryKeepsTargetsThatOthersMissUnderOverload) {
   if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers: figures of one thread";
-  const Workload workload = chats(80, 40);
+  const Workload workload = chats(79, 40);
   const auto serve = [&](PolicyKind policy) {
     const auto report = run(options_for(policy), workload);
     EXPECT_TRUE(report.ok());

@@ -102,11 +102,37 @@ TEST(CostModel, FollowsTheRoofline) {
   prefill.entries.resize(1);
   prefill.entries[0].token_count = 4096;
   const Nanos many = step_duration(work_of(prefill, shape), h200);
-  const double products = 4096 * 15e9 / 700e12 * 1e3;
+  const double products = 4096 * 15e9 / 770e12 * 1e3;  // the weights are read in their shade
   const double attention = 4096.0 * 4097 / 2 * 524288 / 400e12 * 1e3 + 30 * 4096 * 30e-6;
-  EXPECT_NEAR(to_millis(many), products + attention + 0.05 + 30 * 0.024, 0.1)
+  EXPECT_NEAR(to_millis(many), products + attention + 0.05 + 30 * 0.04, 0.1)
       << "the kernels of a prompt have borders of their own, and attention a rate";
-  EXPECT_EQ(step_duration(work_of(prefill, shape), h200, true), many);
+  EXPECT_NEAR(to_millis(step_duration(work_of(prefill, shape), h200, true) - many), 0, 0.001);
+}
+
+// Llama-3.2-3B on an H100, `causeway profile` (fleet-h100.md): 3.15 ms for 64 tokens, 4.12 for 256,
+// where computing and reading take the same, 10.93 for 1,024.
+TEST(CostModel, PromptsTakeWhatWasMeasured) {
+  model::ModelConfig config;
+  config.layers = 28;
+  config.hidden = 3072;
+  config.heads = 24;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.intermediate = 8192;
+  config.vocab = 128256;
+  config.tied_embeddings = true;
+  config.max_position = Tokens(131072);
+  const ModelShape shape = shape_of("3b", config, Bytes(4 << 20)).value();
+  const HardwareProfile h100 = find_profile("h100").value();
+  for (const auto& [tokens, measured] :
+       {std::pair{64, 3.15}, {128, 3.41}, {256, 4.12}, {512, 5.78}, {1024, 10.93}, {2048, 22.35}}) {
+    request::Batch prefill;
+    prefill.tokens.resize(static_cast<std::size_t>(tokens));
+    prefill.entries.resize(1);
+    prefill.entries[0].token_count = tokens;
+    EXPECT_NEAR(to_millis(step_duration(work_of(prefill, shape), h100)) / measured, 1, 0.1)
+        << tokens;
+  }
 }
 
 TEST(CostModel, MixtureOfExpertsReadsTheExpertsThatAreHit) {
