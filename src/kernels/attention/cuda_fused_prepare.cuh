@@ -143,7 +143,9 @@ struct PreparedRows {
     }
   };
 
-  // All lanes: rows [first, first + count). `angles`: the token's row of the table.
+  // All lanes: rows [first, first + count). `angles`: the token's row of the table. kOffset: the
+  // norm's offset may differ from 0.
+  template <bool kOffset>
   static __device__ __forceinline__ void prepare(char* rows, int first, int count,
                                                  const float* angles, bool norm, const Gains& gains,
                                                  const FusedPrepareArgs& args, int lane) {
@@ -157,7 +159,7 @@ struct PreparedRows {
       float low[8], high[8];
       widen(*low_place, low);
       widen(*high_place, high);
-      if (norm) scale(low, high, gains, args);
+      if (norm) scale<kOffset>(low, high, gains, args);
 #pragma unroll
       for (int i = 0; i < 8; i += 4) {
         const auto* four = reinterpret_cast<const float4*>(angles + chunk * 8 + i);
@@ -175,7 +177,13 @@ struct PreparedRows {
     }
   }
 
+  template <bool kOffset>
+  static __device__ __forceinline__ float gained(float factor, float gain, float shift) {
+    return kOffset ? __fmaf_rn(factor, gain, shift) : __fmul_rn(factor, gain);
+  }
+
   // The norm. Sums in instructions: every instance of a kernel must round alike.
+  template <bool kOffset>
   static __device__ __forceinline__ void scale(float (&low)[8], float (&high)[8],
                                                const Gains& gains, const FusedPrepareArgs& args) {
     float squares = 0;
@@ -189,14 +197,14 @@ struct PreparedRows {
       squares += __shfl_xor_sync(0xFFFFFFFFu, squares, lanes);
     }
     const float factor = norm_factor(squares, kSize, args.epsilon);
-    const float shift = __fmul_rn(factor, args.norm_offset);
+    const float shift = kOffset ? __fmul_rn(factor, args.norm_offset) : 0;
     float gain[2][8];
     widen(gains.half[0], gain[0]);
     widen(gains.half[1], gain[1]);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      low[i] = __fmul_rn(low[i], __fmaf_rn(factor, gain[0][i], shift));
-      high[i] = __fmul_rn(high[i], __fmaf_rn(factor, gain[1][i], shift));
+      low[i] = __fmul_rn(low[i], gained<kOffset>(factor, gain[0][i], shift));
+      high[i] = __fmul_rn(high[i], gained<kOffset>(factor, gain[1][i], shift));
     }
   }
 };

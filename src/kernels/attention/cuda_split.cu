@@ -37,8 +37,9 @@ constexpr unsigned kAll = 0xFFFFFFFFu;
 // most launches have instances without any other.
 enum class Serves {
   kAny,
-  // Tokens that are not prepared yet, a plan that may be read early, frames of at least a tile, up
-  // to eight query heads, places for queries; no window, no soft cap.
+  kUnbounded,  // no window, no soft cap, no offset of norms
+  // Of these what has tokens that are not prepared yet, a plan that may be read early, frames of at
+  // least a tile, up to eight query heads, places for queries.
   kCommon,
   kCommonWithNorms,  // of q and of k
 };
@@ -119,7 +120,8 @@ template <int kSize, Serves kServes>
 struct Worker {
   using Shared = Ring<kSize>;
   using Rows = PreparedRows<kSize>;
-  static constexpr bool kCommon = kServes != Serves::kAny;
+  static constexpr bool kBounded = kServes == Serves::kAny;
+  static constexpr bool kCommon = !kBounded && kServes != Serves::kUnbounded;
   static constexpr int kGroupMax = kCommon ? 8 : static_cast<int>(split_group_max(kSize));
   static constexpr int kEights = kGroupMax / 8;
   static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
@@ -260,21 +262,20 @@ struct Worker {
     }
   }
   __device__ void ask_for_rope(const Tile& at, int stage) const {
-    if (!has_slots()) return;
+    if (!has_slots() || lane * 4 >= kSize) return;
 #pragma unroll
     for (int first = 0; first < kSize / 4; first += 32) {
       const int four = first + lane;
-      if (four >= kSize / 4) continue;
       ptx::copy_async(ring + static_cast<uint32_t>(rope_offset(stage) + four * 16),
                       rope_row_of(at.sequence) + four * 4, true);
     }
   }
   // k and v of the token as the product left them, into their rows of the sequence's last tile.
   __device__ void load_own(const Tile& at, int stage) const {
+    if (lane >= 2 * kChunks) return;
 #pragma unroll
     for (int first = 0; first < 2 * kChunks; first += 32) {
       const int piece = first + lane, chunk = piece % kChunks, part = piece / kChunks;
-      if (piece >= 2 * kChunks) continue;
       const int head = a.kv_heads * (a.group + part) + kv_head;
       ptx::copy_async(tile_of(stage) + part * kTileBytes + place<kSize>(at.rest - 1, chunk),
                       row_of(at.sequence) + head * kSize + chunk * 8, true);
@@ -331,7 +332,7 @@ struct Worker {
       for (int i = 0; i < 2; ++i) {
         if (of_queries) gains.half[i] = q_gains.half[i];
       }
-      Rows::prepare(
+      Rows::template prepare<kBounded>(
           memory + (of_queries ? queries : stage_offset(stage)), of_queries ? 0 : at.rest - 1,
           of_queries ? a.group : 1, reinterpret_cast<const float*>(angles),
           norm(of_queries ? a.prepare.q_norm : a.prepare.k_norm), gains, a.prepare, lane);
@@ -361,10 +362,10 @@ struct Worker {
     const int64_t position = __shfl_sync(kAll, own_position, stage);
     char* in_frame = a.keys + frame * a.frame_bytes + position * a.token_stride +
                      (kv_head * kSize * 2 + lane % kChunks * 16);
+    if (lane >= 2 * kChunks) return;
 #pragma unroll
     for (int first = 0; first < 2 * kChunks; first += 32) {
       const int piece = first + lane, chunk = piece % kChunks, part = piece / kChunks;
-      if (piece >= 2 * kChunks) continue;
       *reinterpret_cast<uint4*>(in_frame + (part == 0 ? 0 : a.value_offset)) =
           *reinterpret_cast<const uint4*>(memory + stage_offset(stage) + part * kTileBytes +
                                           place<kSize>(at.rest - 1, chunk));
@@ -400,7 +401,7 @@ struct Worker {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         float sum = __fmul_rn(sums[n][0][c] + sums[n][1][c], a.scale_log2);
-        if (!kCommon && a.cap_log2 > 0) sum = capped(sum);
+        if (kBounded && a.cap_log2 > 0) sum = capped(sum);
         score[c] = left > c / 2 * 8 ? sum : -INFINITY;
       }
       add_weights(n, score);
@@ -502,23 +503,29 @@ struct Worker {
     const int64_t row = static_cast<int64_t>(sequence * a.kv_heads + kv_head) * a.group;
     char* target = whole ? reinterpret_cast<char*>(a.out + row * kSize) + lane * 8
                          : reinterpret_cast<char*>(a.partial + piece * kSize) + lane * 16;
+    constexpr int kHeadsAtOnce = kFours < 32 ? 32 / kFours : 1;
+    const int four = lane % kFours;
 #pragma unroll 1
-    for (int first = 0; first < a.group * kFours; first += 32) {
-      const int head = (first + lane) / kFours, four = (first + lane) % kFours;
-      const float4 x = *reinterpret_cast<const float4*>(memory + stage_offset(stage) +
-                                                        sum_place(head, four / 2) + four % 2 * 16);
-      const int n = head / 8;
+    for (int first = 0; first < a.group; first += kHeadsAtOnce) {
+      const int head = first + lane / kFours;
+      const int n = first / 8;
       const float even = __shfl_sync(kAll, inverse[n == 0 ? 0 : kEights - 1][0], head % 8 / 2);
       const float odd = __shfl_sync(kAll, inverse[n == 0 ? 0 : kEights - 1][1], head % 8 / 2);
       const float factor = head % 2 == 0 ? even : odd;
-      if (head >= a.group) continue;
-      if (whole) {
-        *reinterpret_cast<uint2*>(target) =
-            make_uint2(pack(x.x * factor, x.y * factor), pack(x.z * factor, x.w * factor));
-      } else {
-        __stcg(reinterpret_cast<float4*>(target), x);
+#pragma unroll
+      for (int part = 0; part < kFours; part += 32) {
+        const float4 x =
+            *reinterpret_cast<const float4*>(memory + stage_offset(stage) +
+                                             sum_place(head, (part + four) / 2) + four % 2 * 16);
+        if (head >= a.group) continue;
+        if (whole) {
+          *reinterpret_cast<uint2*>(target) =
+              make_uint2(pack(x.x * factor, x.y * factor), pack(x.z * factor, x.w * factor));
+        } else {
+          __stcg(reinterpret_cast<float4*>(target), x);
+        }
+        target += whole ? 32 * 8 : 32 * 16;
       }
-      target += whole ? 32 * 8 : 32 * 16;
     }
   }
 };
@@ -609,7 +616,7 @@ __global__ void __launch_bounds__(kWarpsMax * 32, 1)
   const auto load_next = [&](int target) {
     if (loaded < count) {
       w.load(loading, target);
-      if (++loaded < count) tables.advance<!W::kCommon>(loading);
+      if (++loaded < count) tables.advance<W::kBounded>(loading);
       if (loaded == before && W::early(a)) wait_for_predecessor();
       if (W::kCommon) {
         load_beside(target);
@@ -677,8 +684,9 @@ Status launch_split(const SplitArgs& a, bool behind_library, CudaStream stream) 
   [[maybe_unused]] const bool common =
       a.prepare.table != nullptr && a.tables_early && a.block_tokens >= kTile &&
                       a.group <= 8 && a.slot_bytes != 0 && a.early_tiles == 1 &&
-                      a.window == kNoDeviceWindow && a.cap_log2 == 0 &&
                       norms == (a.prepare.k_norm != nullptr);
+  [[maybe_unused]] const bool bounded =
+      a.window != kNoDeviceWindow || a.cap_log2 != 0 || a.prepare.norm_offset != 0;
   const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(a.ctas)),
                              .block = dim3(static_cast<unsigned>(a.warps * 32)),
                              .shared_bytes = a.warps * Ring<kSize>::worker_bytes(a.slot_bytes),
@@ -687,9 +695,10 @@ Status launch_split(const SplitArgs& a, bool behind_library, CudaStream stream) 
   auto* kernel = split_kernel<kSize, Serves::kAny>;
   // Of heads of 256 a model's frames are smaller than a tile.
   if constexpr (kSize < 256) {
-    if (common) {
-      kernel = norms ? split_kernel<kSize, Serves::kCommonWithNorms>
-                     : split_kernel<kSize, Serves::kCommon>;
+    if (!bounded) {
+      kernel = !common ? split_kernel<kSize, Serves::kUnbounded>
+               : norms ? split_kernel<kSize, Serves::kCommonWithNorms>
+                       : split_kernel<kSize, Serves::kCommon>;
     }
   }
   CAUSEWAY_TRY(launch("attention (split)", stream, shape, kernel, a,
