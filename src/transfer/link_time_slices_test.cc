@@ -43,7 +43,7 @@ class SharedLink {
   SharedLink(Others others, Ours ours) : others_(others), how_(ours) {}
 
   Shares run() {
-    constexpr Nanos kEnd = kSanitized ? millis(400) : seconds(1);
+    constexpr Nanos kEnd = kSanitized ? millis(100) : seconds(1);
     for (; now_ < kEnd; now_ += micros(1)) {
       pause();
       notice();

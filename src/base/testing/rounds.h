@@ -15,12 +15,12 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// `all` in builds without sanitizers, a fifth of it with them, because they make the same work take
+// `all` in builds without sanitizers, a tenth of it with them, because they make the same work take
 // several times as long. Sanitizers check each access; the many histories are the release build's
 // to test.
 template <typename Count>
 constexpr Count rounds(Count all) {
-  return kSanitized ? std::max<Count>(1, all / 5) : all;
+  return kSanitized ? std::max<Count>(1, all / 10) : all;
 }
 
 }  // namespace causeway
