@@ -34,6 +34,10 @@ struct ChoiceText {
 class AnswerWriter {
  public:
   struct Head {
+    // What the request decides. The id, the time, the model and the ids of calls are the caller's,
+    // and so is `reasoning` of a model that does none.
+    explicit Head(const GenerationRequest& asked);
+
     Endpoint endpoint = Endpoint::kChat;
     std::string id;  // without its prefix
     std::int64_t created_unix_seconds = 0;

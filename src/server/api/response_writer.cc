@@ -43,6 +43,13 @@ void append_response_error(std::string& out, const ApiError& error) {
 
 }  // namespace
 
+ResponseWriter::Head::Head(const GenerationRequest& asked, const request::SamplingParams& sampling)
+    : echo(asked.response_echo),
+      temperature(sampling.temperature),
+      top_p(sampling.top_p),
+      logprobs(asked.top_logprobs >= 0),
+      kept(asked.store) {}
+
 ResponseWriter::ResponseWriter(const Head& head, const text::Tokenizer& tokenizer)
     : logprobs_(head.logprobs),
       kept_(head.kept),

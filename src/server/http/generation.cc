@@ -209,34 +209,21 @@ void Generation::keep_response() {
 
 void Generation::begin_writer(const GenerationRequest& asked, const std::string& id) {
   if (asked.endpoint == Endpoint::kResponses) {
-    const request::SamplingParams& sampling = prepared_.requests.front().sampling;
-    const ResponseWriter::Head head{.id = id,
-                                    .created_unix_seconds = unix_seconds(),
-                                    .model = prepared_.model->name,
-                                    .echo = asked.response_echo,
-                                    .temperature = sampling.temperature,
-                                    .top_p = sampling.top_p,
-                                    .logprobs = asked.top_logprobs >= 0,
-                                    .kept = asked.store,
-                                    .call_ids = context_.draw(),
-                                    .tool_calls = prepared_.model->tool_calls};
+    ResponseWriter::Head head(asked, prepared_.requests.front().sampling);
+    head.id = id;
+    head.created_unix_seconds = unix_seconds();
+    head.model = prepared_.model->name;
+    head.call_ids = context_.draw();
+    head.tool_calls = prepared_.model->tool_calls;
     response_ = std::make_unique<ResponseWriter>(head, *prepared_.model->tokenizer);
     if (to_keep_) to_keep_->id = "resp_" + id;
     return;
   }
-  AnswerWriter::Head head;
-  head.endpoint = asked.endpoint;
+  AnswerWriter::Head head(asked);
   head.id = id;
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
-  head.logprobs = asked.top_logprobs >= 0;
-  head.echoed_logprobs = asked.echoes_logprobs();
-  head.top_logprobs = asked.top_logprobs;
-  head.prompt_logprobs = asked.prompt_logprobs;
-  head.token_ids = asked.return_token_ids;
-  head.tokens_as_ids = asked.tokens_as_ids;
-  head.reasoning = parts_reasoning() && asked.include_reasoning;
-  head.include_usage = asked.include_usage;
+  head.reasoning = head.reasoning && parts_reasoning();
   if (asked.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
