@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/quantile.h"
 #include "base/random.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
@@ -409,11 +410,6 @@ TEST_F(GpuTest, ExtentsRunOutWithTheNumbersAndComeBack) {
   most = Extents();
   device_->arena().trim();
   EXPECT_GE(machine_->free_memory(0).value() + mib(64) + kExtentBytes, free_before);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 TEST_F(GpuTest, MappingExtentsIsFast) {

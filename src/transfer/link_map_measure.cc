@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/dcheck.h"
+#include "base/quantile.h"
 #include "transfer/link_map.h"
 
 namespace causeway::transfer {
@@ -40,7 +41,7 @@ class Survey {
       if (std::ssize(rates) >= 2 * options_.relayed_sets) break;
       for (const LinkSet set : {links, links.with(target)}) {
         if (!seen.emplace(set, true).second) continue;
-        CAUSEWAY_ASSIGN(const double measured, median(set, target));
+        CAUSEWAY_ASSIGN(const double measured, median_rate(set, target));
         rates.push_back({target, set, measured});
       }
     }
@@ -59,21 +60,20 @@ class Survey {
                                         : prober_.can_copy(target, link);
   }
 
-  Result<double> median(LinkSet links, std::optional<int> target) {
+  Result<double> median_rate(LinkSet links, std::optional<int> target) {
     std::vector<double> rates;
     for (int run = 0; run < options_.runs; ++run) {
       CAUSEWAY_ASSIGN(const double rate, prober_.rate(direction_, links, target));
+      CAUSEWAY_DCHECK(rate >= 0, "a rate was measured");
       rates.push_back(rate);
     }
-    std::sort(rates.begin(), rates.end());
-    CAUSEWAY_DCHECK(!rates.empty() && rates.front() >= 0, "a rate was measured");
-    return rates[rates.size() / 2];
+    return median(std::move(rates));
   }
 
   Result<double> rate_of(LinkSet links) {
     const auto found = rates_.find(links);
     if (found != rates_.end()) return found->second;
-    CAUSEWAY_ASSIGN(const double rate, median(links, std::nullopt));
+    CAUSEWAY_ASSIGN(const double rate, median_rate(links, std::nullopt));
     rates_.emplace(links, rate);
     return rate;
   }

@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/quantile.h"
 #include "base/testing/temporary_directory.h"
 #include "weights/checkpoint.h"
 #include "weights/model_pool.h"
@@ -99,11 +100,6 @@ void plain_read(std::span<std::byte> target, int extra_flags) {
   ::close(fd);
 }
 
-double median_seconds(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
 // Takes turns for kRounds after one round of warming up, and reports both.
 void compare(benchmark::State& state, const std::function<void()>& before,
              const std::function<double()>& plain, const std::function<double()>& pool) {
@@ -120,7 +116,7 @@ void compare(benchmark::State& state, const std::function<void()>& before,
     }
   }
   const double gigabytes = static_cast<double>(std::filesystem::file_size(files().file())) * 1e-9;
-  const double a = median_seconds(plain_times), b = median_seconds(pool_times);
+  const double a = median(plain_times), b = median(pool_times);
   state.counters["plain_GB/s"] = gigabytes / a;
   state.counters["pool_GB/s"] = gigabytes / b;
   state.counters["ratio"] = a / b;

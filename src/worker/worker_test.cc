@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
 
+#include "base/quantile.h"
 #include "engine/testing/tiny_slice.h"
 #include "fleet/engine_slice.h"
 #include "worker/channel.h"
@@ -607,14 +607,10 @@ TEST_F(WorkerTest, AddedTimeToFirstToken) {
     in_process.push_back(one);
     in_worker.push_back(two);
   }
-  std::sort(in_process.begin(), in_process.end());
-  std::sort(in_worker.begin(), in_worker.end());
-  const auto at = [](const std::vector<double>& times, double share) {
-    return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
-  };
   fmt::print("first token, ms: p50 {:.3f} in process, {:.3f} in a worker; p99 {:.3f}, {:.3f}\n",
-             at(in_process, 0.5), at(in_worker, 0.5), at(in_process, 0.99), at(in_worker, 0.99));
-  EXPECT_LT(at(in_worker, 0.5) - at(in_process, 0.5), 20);
+             quantile(in_process, 0.5), quantile(in_worker, 0.5), quantile(in_process, 0.99),
+             quantile(in_worker, 0.99));
+  EXPECT_LT(quantile(in_worker, 0.5) - quantile(in_process, 0.5), 20);
   EXPECT_TRUE(local.engine.detach(ModelId(0), seconds(5)).ok());
 }
 

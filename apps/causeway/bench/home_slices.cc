@@ -8,6 +8,7 @@
 #include <barrier>
 #include <thread>
 
+#include "base/quantile.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
 #include "slice/step_times.h"
@@ -67,8 +68,7 @@ Result<SliceLoadResult> repeat(SliceLoad& load, int processors, Nanos length, co
   result.runs = static_cast<std::int64_t>(ms.size());
   result.link_bytes_per_s =
       static_cast<double>(load.link_bytes().count) * static_cast<double>(ms.size()) / seconds;
-  std::nth_element(ms.begin(), ms.begin() + static_cast<std::ptrdiff_t>(ms.size() / 2), ms.end());
-  result.median_ms = ms[ms.size() / 2];
+  result.median_ms = median(std::move(ms));
   return result;
 }
 

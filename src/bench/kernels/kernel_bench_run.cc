@@ -4,6 +4,7 @@
 #include <array>
 #include <new>
 
+#include "base/quantile.h"
 #include "bench/kernels/machine_limits.h"
 #include "kernels/attention/attention.h"
 #include "kernels/parallel.h"
@@ -13,12 +14,6 @@ namespace causeway::kernels::bench {
 namespace {
 
 constexpr double kGiga = 1e-9;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 // Products of a 1B-parameter Llama: [n, k] of each of its weights.
 struct WeightShape {

@@ -3,18 +3,10 @@
 #include <algorithm>
 #include <new>
 
+#include "base/quantile.h"
 #include "bench/model/host_steps.h"
 
 namespace causeway::model {
-namespace {
-
-Nanos median_of(std::vector<Nanos> times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
-
-}  // namespace
 
 std::vector<BatchPart> parts_of(const ChunkBenchOptions& options, Tokens chunk, bool beside) {
   std::vector<BatchPart> parts;
@@ -60,8 +52,8 @@ Result<std::vector<ChunkSteps>> measure_chunks(const ChunkBenchOptions& options,
       beside_took.push_back(second);
     }
     measured.push_back({.tokens = chunk,
-                        .alone = median_of(std::move(alone_took)),
-                        .beside = median_of(std::move(beside_took))});
+                        .alone = median(std::move(alone_took)),
+                        .beside = median(std::move(beside_took))});
   }
   return measured;
 }

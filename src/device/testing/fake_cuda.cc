@@ -8,6 +8,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace causeway::device::testing {
 namespace {
 
@@ -17,6 +19,9 @@ constexpr unsigned kSmUnit = 8;
 
 // The driver's functions take no state of ours, so only one driver exists at a time.
 FakeCuda* driver = nullptr;
+
+// A mapping over addresses that fails may have given them away, so a test must not go on.
+constexpr const char* kMayBeAnothersNow = "no memory for a fake GPU's mapping";
 
 void* pointer(CudaDevicePointer address) { return reinterpret_cast<void*>(address); }
 std::atomic_ref<unsigned> word(CudaDevicePointer address) {
@@ -180,9 +185,7 @@ struct FakeCudaEntries {
         !driver->may_map(address, bytes)) {
       return kInvalidValue;
     }
-    if (found->second.mappings > 0 && !driver->map_again(address, found->second, handle)) {
-      return kCudaOutOfMemory;
-    }
+    if (found->second.mappings > 0) driver->map_again(address, found->second, handle);
     driver->mappings_[address] = {bytes, handle, {}};
     ++found->second.mappings;
     return 0;
@@ -192,8 +195,9 @@ struct FakeCudaEntries {
     const auto found = driver->mappings_.find(address);
     if (found == driver->mappings_.end() || found->second.bytes != bytes) return kInvalidValue;
     // Also replaces pages that show at another address.
-    ::mmap(pointer(address), bytes, PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    CAUSEWAY_CHECK(::mmap(pointer(address), bytes, PROT_NONE, kReserved, -1, 0) != MAP_FAILED,
+                   kMayBeAnothersNow);
     auto& allocation = driver->allocations_[found->second.handle];
     if (--allocation.mappings == 0) allocation.shared = false;
     driver->mappings_.erase(found);
@@ -550,24 +554,26 @@ bool FakeCuda::ready(int& polls, std::int64_t at) {
   return true;
 }
 
-// Whether the range is reserved and nothing is mapped in it.
-bool FakeCuda::map_again(CudaDevicePointer address, Allocation& allocation,
+void FakeCuda::map_again(CudaDevicePointer address, Allocation& allocation,
                          CudaMemoryHandle handle) {
   const auto first = std::find_if(mappings_.begin(), mappings_.end(), [&](const auto& mapping) {
     return mapping.second.handle == handle;
   });
   void* const from = pointer(first->first);
-  if (!allocation.shared &&
-      ::mmap(from, allocation.bytes, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
-    return false;
+  if (!allocation.shared) {
+    constexpr int kShared = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    CAUSEWAY_CHECK(
+        ::mmap(from, allocation.bytes, PROT_READ | PROT_WRITE, kShared, -1, 0) != MAP_FAILED,
+        kMayBeAnothersNow);
   }
   allocation.shared = true;
   // For shared pages an old size of 0 leaves the old mapping as it is.
-  return ::mremap(from, 0, allocation.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(address)) !=
-         MAP_FAILED;
+  constexpr int kMove = MREMAP_MAYMOVE | MREMAP_FIXED;
+  CAUSEWAY_CHECK(::mremap(from, 0, allocation.bytes, kMove, pointer(address)) != MAP_FAILED,
+                 kMayBeAnothersNow);
 }
 
+// Whether the range is reserved and nothing is mapped in it.
 bool FakeCuda::may_map(CudaDevicePointer address, std::size_t bytes) const {
   auto reserved = reserved_.upper_bound(address);
   if (reserved == reserved_.begin()) return false;

@@ -95,7 +95,7 @@ class FakeCuda {
   // Every entry point begins with this: it counts, and returns whether to fail.
   int enter(const char* name);
   // Shows the memory of an allocation that is mapped already at another address, too.
-  bool map_again(CudaDevicePointer address, Allocation& allocation, CudaMemoryHandle handle);
+  void map_again(CudaDevicePointer address, Allocation& allocation, CudaMemoryHandle handle);
   // Whether the thread's current context is that of a stream (or, without a stream, exists).
   bool current_is(const Context* context);
   bool ready(int& polls, std::int64_t at);

@@ -11,7 +11,7 @@ namespace {
 
 using Parameters = std::vector<std::pair<std::string, std::string>>;
 
-// An error's words show what came from outside cut.
+// A text from outside, cut to a length that an error may show.
 std::string shown(const std::string& text) { return "`" + utf8_prefix(text, 64) + "`"; }
 
 MaybeError parse_query(std::string_view query, Parameters& out) {

@@ -92,7 +92,7 @@ void AnswerWriter::append_completion_logprobs(std::string& out, const ChoiceText
     }
     out += ']';
   };
-  // Before the first token of a prompt the model was asked nothing.
+  // The first token of a prompt has no log-probability: the model saw nothing before it.
   const auto unless_first = [&](const PlacedToken& placed, auto&& append) {
     if (&placed != prompt.data()) return append();
     out += "null";

@@ -51,6 +51,17 @@ std::string head_of(const AnswerWriter::Head& head, std::string_view object) {
 
 }  // namespace
 
+AnswerWriter::Head::Head(const GenerationRequest& asked)
+    : endpoint(asked.endpoint),
+      logprobs(asked.top_logprobs >= 0),
+      echoed_logprobs(asked.echoes_logprobs()),
+      top_logprobs(asked.top_logprobs),
+      prompt_logprobs(asked.prompt_logprobs),
+      token_ids(asked.return_token_ids),
+      tokens_as_ids(asked.tokens_as_ids),
+      reasoning(asked.include_reasoning),
+      include_usage(asked.include_usage) {}
+
 AnswerWriter::AnswerWriter(const Head& head, const text::Tokenizer& tokenizer)
     : chat_(head.endpoint == Endpoint::kChat),
       logprobs_(head.logprobs),

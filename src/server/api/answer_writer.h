@@ -16,7 +16,7 @@ struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;
-  std::int64_t reasoning_tokens = -1;  // of those of completions; -1: it is not told
+  std::int64_t reasoning_tokens = -1;  // among completion_tokens; -1: not told
 };
 
 // The text of one choice to be told: all of it, or what is new.
@@ -26,28 +26,33 @@ struct ChoiceText {
   std::span<const PlacedToken> tokens;  // for log-probabilities and ids
   std::string_view finish_reason;       // "": null, more follows
   std::span<const text::ToolCallDelta> calls;
-  std::span<const TokenId> prompt_tokens;  // to be told with this: of the whole answer or its start
-  std::span<const PlacedToken> prompt_scores;  // likewise
+  // Of the prompt: told with the whole answer, or with the first piece of it.
+  std::span<const TokenId> prompt_tokens;
+  std::span<const PlacedToken> prompt_scores;
   std::string_view reasoning = {};
 };
 
 class AnswerWriter {
  public:
   struct Head {
+    // What the request decides. The id, the time, the model and the ids of calls are the caller's,
+    // and so is `reasoning` of a model that does none.
+    explicit Head(const GenerationRequest& asked);
+
     Endpoint endpoint = Endpoint::kChat;
     std::string id;  // without its prefix
     std::int64_t created_unix_seconds = 0;
     std::string_view model;
     bool logprobs = false;
-    bool echoed_logprobs = false;       // with logprobs: of the prompt first
-    std::int32_t top_logprobs = 0;      // of a prompt's tokens, how many
-    std::int32_t prompt_logprobs = -1;  // -1: none; so many, as vLLM has them
-    bool token_ids = false;             // of prompt and answer, as vLLM has it
+    bool echoed_logprobs = false;       // those of the prompt come before the answer's
+    std::int32_t top_logprobs = 0;      // the most that are told for a token of a completion
+    std::int32_t prompt_logprobs = -1;  // of the prompt, in vLLM's form; -1: none
+    bool token_ids = false;             // tells those of prompt and answer, as vLLM does
     bool tokens_as_ids = false;         // log-probabilities spell tokens as "token_id:5"
     std::uint64_t call_ids = 0;         // decides the ids of calls of tools
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
-    bool reasoning = false;      // messages tell it, or that there is none
-    bool include_usage = false;  // events carry "usage": null, the last one the numbers
+    bool reasoning = false;      // messages have "reasoning_content", null where there is none
+    bool include_usage = false;  // each event has "usage": null, and a last one the numbers
   };
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
   AnswerWriter(const Head& head, const text::Tokenizer& tokenizer);

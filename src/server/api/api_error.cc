@@ -93,7 +93,7 @@ ApiError from_error(const Error& error) {
   switch (error.code) {
     case ErrorCode::kInvalidArgument: return bad_request(error.message);
     case ErrorCode::kResourceExhausted: return queue_full(error.message);
-    // A model that was there when its name was looked up.
+    // The model was there when its name was looked up, and has been removed since.
     case ErrorCode::kNotFound: {
       ApiError answer = bad_request(error.message, "model", "model_not_found");
       answer.status = 404;

@@ -36,7 +36,7 @@ ApiError client_closed();
 ApiError internal_error(std::string message);
 
 // The status of an error of Fleet::submit or of rendering: kInvalidArgument 400, kResourceExhausted
-// 429, kUnavailable 503, anything else 500.
+// 429, kNotFound 404, kUnavailable 503, anything else 500.
 ApiError from_error(const Error& error);
 
 // Appends the object {"error": …}.

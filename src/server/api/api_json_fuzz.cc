@@ -72,15 +72,11 @@ void go_on(const std::string& response) {
 
 // The choice as a response: events, of which each is JSON, and whole.
 void respond(const GenerationRequest& asked, const Prepared& prepared, Choice& choice) {
-  const request::SamplingParams& sampling = prepared.requests[0].sampling;
-  const ResponseWriter::Head head{.id = "1",
-                                  .model = asked.model,
-                                  .echo = asked.response_echo,
-                                  .temperature = sampling.temperature,
-                                  .top_p = sampling.top_p,
-                                  .logprobs = asked.top_logprobs >= 0,
-                                  .kept = true,
-                                  .tool_calls = text::ToolCallFormat::kHermes};
+  ResponseWriter::Head head(asked, prepared.requests[0].sampling);
+  head.id = "1";
+  head.model = asked.model;
+  head.kept = true;
+  head.tool_calls = text::ToolCallFormat::kHermes;
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();
   const auto calls = choice.take_calls();
@@ -116,16 +112,8 @@ void answer(const GenerationRequest& asked, const Prepared& prepared) {
   }
   choice.finish(request::FinishReason::kLength);
   if (asked.endpoint == Endpoint::kResponses) return respond(asked, prepared, choice);
-  AnswerWriter::Head head;
-  head.endpoint = asked.endpoint;
+  AnswerWriter::Head head(asked);
   head.model = asked.model;
-  head.logprobs = asked.top_logprobs >= 0;
-  head.echoed_logprobs = asked.echoes_logprobs();
-  head.top_logprobs = asked.top_logprobs;
-  head.prompt_logprobs = asked.prompt_logprobs;
-  head.token_ids = asked.return_token_ids;
-  head.tokens_as_ids = asked.tokens_as_ids;
-  head.reasoning = true;
   const AnswerWriter writer(head, *model().tokenizer);
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();

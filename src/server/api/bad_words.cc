@@ -15,7 +15,7 @@ ApiError wrong(std::string message, std::string code = {}) {
   return bad_request(std::move(message), "bad_words", std::move(code));
 }
 
-// A word's tokens within a text: vLLM takes its leading spaces off, and puts one there or none.
+// The tokens of a word without its leading spaces, or (`space`) behind one space, as vLLM has them.
 MaybeError tokens_of(const std::string& word, bool space, const fleet::CatalogueEntry& model,
                      std::vector<TokenId>& out) {
   const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
@@ -37,7 +37,7 @@ void exclude(TokenId token, std::vector<request::TokenBias>& biases) {
   }
 }
 
-// A word of one token is excluded by a bias, which costs nothing; another one by `banned`.
+// A word of one token is excluded by a bias, which costs nothing; a longer one by `banned`.
 MaybeError exclude_tokens(std::vector<TokenId> tokens, const std::string& word,
                           std::vector<request::TokenBias>& biases, request::BannedWords& banned) {
   const bool known = std::all_of(tokens.begin(), tokens.end(),

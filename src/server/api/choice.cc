@@ -91,7 +91,8 @@ void Choice::place(request::OutputToken token, std::string_view piece) {
   thinking_->pushed += static_cast<std::int64_t>(piece.size());
 }
 
-// Stop strings and marks hold text back, so that tokens run ahead of what the parser has seen.
+// Decides of the first waiting tokens whether they are reasoning or content. They wait because stop
+// strings and marks hold text back: the parser sees a token's text later than push() does.
 void Choice::settle(bool finished) {
   if (!thinking_) return;
   const text::ReasoningParser& parser = thinking_->parser;
@@ -117,7 +118,7 @@ void Choice::push(std::vector<request::OutputToken> tokens) {
     const bool skip = skip_special_ && !is_mark(token.token);
     std::string piece = detokenizer_.push(token.token, skip);
     place(std::move(token), piece);
-    // No stop string begins in the tokens that are due in any case.
+    // The first min_tokens tokens come in any case, so no stop string is looked for in them.
     add_text(generated_ <= min_tokens_ ? std::move(piece) : matcher_.push(piece));
     settle(/*finished=*/false);
   }

@@ -29,7 +29,7 @@ void append_base64(std::string& out, std::span<const float> values) {
   }
 }
 
-// As short as it reads back to the same.
+// Writes the shortest digits that read back as the same values.
 void append_numbers(std::string& out, std::span<const float> values) {
   out += '[';
   char digits[32];

@@ -14,7 +14,7 @@ struct Unit {
   std::string_view name;
   double seconds;
 };
-// Before its beginning each: "ms" before "m".
+// In this order a unit stands before those that it begins with: "ms" before "m".
 constexpr std::array<Unit, 7> kUnits = {{{"ns", 1e-9},
                                          {"us", 1e-6},
                                          {"\xc2\xb5s", 1e-6},

@@ -60,7 +60,7 @@ void parse_content(Fields& fields, bool may_be_empty, Json& out) {
   out["content"] = std::move(text);
 }
 
-// Under both names that servers tell it by; templates know the older one.
+// Reads reasoning under both names that servers give it; templates know the older one.
 void parse_reasoning(Fields& fields, Json& out) {
   const auto newer = fields.string("reasoning"), older = fields.string("reasoning_content");
   if (older || newer) out["reasoning_content"] = older ? *older : *newer;

@@ -6,7 +6,7 @@
 namespace causeway::server {
 namespace {
 
-// Beyond it no model's hidden state goes; prepare() knows the model's.
+// Larger than any model's hidden state; prepare() compares with the model's own.
 constexpr std::int64_t kDimensionsMax = 1 << 20;
 
 }  // namespace
@@ -25,12 +25,12 @@ void parse_embedding(Fields& fields, const ApiLimits& limits, GenerationRequest&
   out.add_special_tokens = fields.boolean("add_special_tokens");
   parse_priority(fields, out);
   fields.value("user");
-  // vLLM's "cut to the context"; a longer input is refused.
+  // In vLLM -1 cuts an input to the model's context. Here an input that is longer is refused.
   const Json* const cut = fields.value("truncate_prompt_tokens");
   if (cut != nullptr && *cut != -1) {
     fields.fail("truncate_prompt_tokens", "is not supported by this server except -1");
   }
-  // The engine's only token is not told.
+  // The engine generates one token, which the answer does not tell.
   out.max_tokens = 0;
   out.temperature = 0.0f;
   out.ignore_eos = true;

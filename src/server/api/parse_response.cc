@@ -17,7 +17,7 @@ struct Pair {
   std::string_view name, other;
 };
 
-// Fields of a chat, and what this endpoint has instead.
+// Fields of a chat that this endpoint names differently.
 constexpr std::array<Pair, 6> kNamedOtherwise = {{{"messages", "input"},
                                                   {"max_tokens", "max_output_tokens"},
                                                   {"max_completion_tokens", "max_output_tokens"},
@@ -25,7 +25,7 @@ constexpr std::array<Pair, 6> kNamedOtherwise = {{{"messages", "input"},
                                                   {"logprobs", "include"},
                                                   {"reasoning_effort", "reasoning.effort"}}};
 
-// Of `reasoning`: the words that ask for what is done in any case.
+// Members of `reasoning`, with the one value each that asks for what is done in any case.
 constexpr std::array<Pair, 5> kReasoning = {{{"effort", "medium"},
                                              {"summary", "auto"},
                                              {"generate_summary", "auto"},
@@ -33,7 +33,7 @@ constexpr std::array<Pair, 5> kReasoning = {{{"effort", "medium"},
                                              {"mode", "standard"}}};
 
 constexpr std::string_view kLogprobs = "message.output_text.logprobs";
-// Of items that are in no answer of this server.
+// Values of `include` that are accepted and do nothing: no answer of this server has such items.
 constexpr std::array<std::string_view, 7> kNeverThere = {"file_search_call.results",
                                                          "web_search_call.results",
                                                          "web_search_call.action.sources",
@@ -42,7 +42,8 @@ constexpr std::array<std::string_view, 7> kNeverThere = {"file_search_call.resul
                                                          "code_interpreter_call.outputs",
                                                          "reasoning.encrypted_content"};
 
-// A wish to be kept is granted where answers are; elsewhere the answer says that it is not.
+// `store` has an effect only where the server keeps answers; elsewhere it is passed over, and the
+// answer says "store": false.
 void parse_store(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   if (!limits.keeps_responses) return;
   out.store = fields.boolean("store").value_or(true);
@@ -96,7 +97,7 @@ void parse_include(Fields& fields, GenerationRequest& out) {
   }
   if (!logprobs) return;
   out.top_logprobs = static_cast<std::int32_t>(top.value_or(0));
-  // Which of the tokens are the text's is not known where calls are taken out of it.
+  // Where calls are taken out of the text it is not known which tokens are left of it.
   if (out.calls_tools) {
     fields.fail("include", "cannot have log-probabilities where there are `tools`");
   }
@@ -139,7 +140,8 @@ void check_labels(Fields& fields) {
   fields.fail("metadata", "must be at most 16 strings of 512 characters, their names of 64");
 }
 
-// What the answer says again of the request, as it was sent, and the rest as it is always.
+// The members of the answer that repeat the request: as they were sent, or with the only value that
+// this server knows.
 std::string echo_of(Fields& fields, const GenerationRequest& asked) {
   std::string out = R"("background":false,"reasoning":{"effort":null,"summary":null},)"
                     R"("service_tier":"default","truncation":"disabled","store":)";

@@ -38,7 +38,7 @@ void parse_stream(Fields& fields, GenerationRequest& out) {
   const Json* options = fields.object("stream_options");
   if (options == nullptr || fields.failed()) return;
   Fields nested(*options, "stream_options.");
-  if (out.endpoint != Endpoint::kResponses) {  // which always tells it, at the end
+  if (out.endpoint != Endpoint::kResponses) {  // whose last event always tells the usage
     out.include_usage = nested.boolean("include_usage").value_or(false);
     const bool continuous = nested.boolean("continuous_usage_stats").value_or(false);
     out.continuous_usage = continuous && out.include_usage;
@@ -83,7 +83,7 @@ void parse_sampling(Fields& fields, const ApiLimits& limits, GenerationRequest& 
 }
 
 void parse_priority(Fields& fields, GenerationRequest& out) {
-  // Where the field comes from, a lower number is served earlier.
+  // In vLLM, whose field this is, a lower number is served earlier, in request::Request a higher.
   out.priority = -static_cast<std::int32_t>(
       fields.integer("priority", -kPriorityMax, kPriorityMax).value_or(0));
 }

@@ -11,7 +11,7 @@ namespace {
 using request::ConstraintKind;
 using request::ConstraintText;
 
-// The form that was asked for, and the field that did.
+// Takes the form that is asked for together with the field that asks; a second form is an error.
 class FormField {
  public:
   FormField(Fields& fields, GenerationRequest& out) : fields_(fields), out_(out) {}
@@ -30,7 +30,7 @@ class FormField {
   GenerationRequest& out_;
 };
 
-// A schema is JSON, or text that is.
+// A schema is an object, or a string that holds its JSON.
 void set_schema(Fields& fields, std::string_view name, const Json& schema, FormField form) {
   if (schema.is_string()) {
     return form.set(name, ConstraintKind::kJsonSchema, schema.get<std::string>());
@@ -39,7 +39,7 @@ void set_schema(Fields& fields, std::string_view name, const Json& schema, FormF
   form.set(name, ConstraintKind::kJsonSchema, schema.dump());
 }
 
-// As a grammar writes it.
+// Appends `text` as a quoted literal of a grammar.
 void append_literal(std::string& out, std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
   out += '"';
@@ -102,7 +102,7 @@ void parse_kinds(Fields& fields, const KindNames& names, const ApiLimits& limits
   }
 }
 
-// The schema beside its name; nullptr: there is none.
+// The member `schema` of an object that also names and describes it; nullptr: there is none.
 const Json* described_schema(Fields& fields) {
   (void)fields.string("name");
   (void)fields.string("description");
@@ -187,7 +187,7 @@ void parse_structured_outputs(Fields& fields, const ApiLimits& limits, Generatio
   }
 }
 
-// What would leave a token that the form allows no way, or an answer no end.
+// Refuses fields that could forbid the only tokens that the form allows, or the end of the answer.
 void check_company(Fields& fields, const GenerationRequest& out) {
   const std::array<std::pair<std::string_view, bool>, 4> others = {
       {{"ignore_eos", out.ignore_eos},

@@ -63,7 +63,7 @@ std::string choices_of(bool flat) {
          (flat ? "name}" : "function: {name}}");
 }
 
-// Of an object: the tool that is to be called.
+// Reads a `tool_choice` that is an object: it names the tool to be called.
 void parse_named_choice(Fields& fields, const Json& choice, const ApiLimits& limits,
                         GenerationRequest& out) {
   const bool flat = out.endpoint == Endpoint::kResponses;
@@ -80,7 +80,7 @@ void parse_named_choice(Fields& fields, const Json& choice, const ApiLimits& lim
   out.forces_call = true;
 }
 
-// False: the model is not to know of the tools.
+// Reads `tool_choice`. False: "none", and the template is given no tools.
 bool parse_choice(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   const Json* choice = fields.value("tool_choice");
   if (choice == nullptr || *choice == "auto") return true;

@@ -59,7 +59,7 @@ ApiError no_template(const GenerationRequest& asked, const fleet::CatalogueEntry
                      std::string(asked.prompt_field()));
 }
 
-// The request's own, or the model's.
+// The chat template of the request if it brings one, else the model's.
 struct UsedTemplate {
   std::optional<text::ChatTemplate> own;
   const text::ChatTemplate* used = nullptr;
@@ -151,7 +151,7 @@ MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& mode
   const std::int64_t fallback = asked.chats()
                                     ? std::max<std::int64_t>(room, 1)
                                     : std::clamp<std::int64_t>(room, 1, kCompletionTokensDefault);
-  // The engine generates a token at least.
+  // The engine generates at least one token, also where the answer tells none (max_tokens 0).
   const std::int64_t tokens = std::max<std::int64_t>(1, asked.max_tokens.value_or(fallback));
   if (tokens > room) {
     return bad_request("this model's maximum context length is " +
@@ -180,7 +180,7 @@ MaybeError set_stops(const GenerationRequest& asked, const fleet::CatalogueEntry
   return {};
 }
 
-// What a prompt says: as it was sent, or what its tokens stand for.
+// A prompt as text: as it was sent, or decoded where tokens were sent.
 std::string text_of(const Prompt& prompt, const fleet::CatalogueEntry& model) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   text::Detokenizer detokenizer(*model.tokenizer);
@@ -240,7 +240,8 @@ MaybeError check_embeddings(const GenerationRequest& asked, const fleet::Catalog
                      "input");
 }
 
-// After set_stops(): tokens that end the answer are no tokens of its first ones.
+// After set_stops(): min_tokens excludes the tokens that end the answer, so that some other token
+// must be allowed.
 MaybeError set_edits(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                      request::Request& request) {
   for (const auto& [id, bias] : asked.logit_bias) {
@@ -307,7 +308,7 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
   for (std::int32_t i = 0; i < asked.n; ++i) {
     request.sampling.seed = seed + first + static_cast<std::uint64_t>(i);
     out.requests.push_back(request);
-    // A chat tells them once.
+    // A chat has one prompt, whose log-probabilities its first choice brings.
     if (asked.chats()) request.sampling.prompt_logprobs = -1;
   }
 }
@@ -347,7 +348,7 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);
   }
-  // What must have a form has it from its start on.
+  // A form holds from the first token on, so such an answer does not begin with reasoning.
   out.begins_reasoning = out.begins_reasoning && !out.constraint;
   if (auto error = check_prompt_logprobs(asked, context.prompt_logprobs_max, out)) return error;
   return set_echoes(asked, model, context.echo_bytes_max, out);

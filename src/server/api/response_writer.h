@@ -30,6 +30,9 @@ namespace causeway::server {
 class ResponseWriter {
  public:
   struct Head {
+    // What the request decides; `echo` is a view of it. The rest is the caller's.
+    Head(const GenerationRequest& asked, const request::SamplingParams& sampling);
+
     std::string id;  // without its prefix
     std::int64_t created_unix_seconds = 0;
     std::string_view model;

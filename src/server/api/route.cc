@@ -73,7 +73,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
-// What a path names behind `prefix`, decoded; nullopt: nothing.
+// What stands in the path behind `prefix`, percent-decoded; nullopt: nothing, or not the prefix.
 std::optional<std::string> named_behind(std::string_view prefix, std::string_view path) {
   if (!path.starts_with(prefix) || path.size() == prefix.size()) return {};
   return percent_decoded(path.substr(prefix.size()));
@@ -94,7 +94,7 @@ std::string_view path_of(std::string_view target) {
   return target.substr(0, target.find_first_of("?#"));
 }
 
-// What other servers of this API have.
+// Why a path that other servers of this API have is not here; empty for all others.
 std::string_view why_left_out(std::string_view path) {
   if (path == "/v1/score" || path == "/score") {
     return "; scores of pairs of texts are not supported: compare their /v1/embeddings";
@@ -126,7 +126,7 @@ std::string path_meant(Door door, std::string_view path) {
   return std::string(nearest_word(path, paths));
 }
 
-// What is to be said to a client that looks for something at the wrong place.
+// The end of a 404's message: where the client probably finds what it looks for.
 std::string where_else(Door door, std::string_view path) {
   if (door == Door::kAdmin) {
     if (path == "/admin" || path == "/admin/") return "; the page is at `/`";

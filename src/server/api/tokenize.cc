@@ -47,7 +47,7 @@ MaybeError parse_tokenize(std::string_view body, const ApiLimits& limits, Tokeni
   return fields.error();
 }
 
-// A body of megabytes may ask for an answer many times its size.
+// An answer may be many times the size of its request, which may have megabytes.
 MaybeError check_size(const std::string& out, const ApiLimits& limits, std::string_view field) {
   if (out.size() <= limits.tokenize_bytes_max) return {};
   return bad_request(
@@ -68,7 +68,7 @@ MaybeError append_list(const std::vector<TokenId>& tokens, const ApiLimits& limi
   return {};
 }
 
-// No name: the one model, where there is one.
+// Without a name: the only model of the catalogue, if it has only one.
 MaybeError find_model(std::string_view name, const fleet::Fleet& fleet,
                       const fleet::CatalogueEntry*& out) {
   if (name.empty()) {

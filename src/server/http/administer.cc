@@ -27,7 +27,8 @@ fleet::AskKind kind_of(Route route) {
 
 bool is_router(Route route) { return route == Route::kRouterLoad || route == Route::kRouterUnload; }
 
-// What the fleet refuses at once.
+// The answer when the fleet refuses at once: what it calls an invalid argument contradicts the
+// state of its models, which is a 409.
 ApiError refused(const Error& error) {
   return error.code == ErrorCode::kInvalidArgument ? conflict(error.message) : from_error(error);
 }
@@ -110,7 +111,7 @@ class AdminCall {
     failure_ = from_error({output.code, output.error});
   }
 
-  // No generation is taken from now on; those that run end.
+  // Refuses generations from now on, and waits until those that run have ended.
   asio::awaitable<void> drain() {
     context_.draining = true;
     while (!is_idle()) {

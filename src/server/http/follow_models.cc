@@ -14,7 +14,7 @@ namespace {
 constexpr Nanos kLook = millis(100);  // at the fleet
 const asio::const_buffer kLineEnd("\r\n", 2);
 
-// With the one that asks.
+// The one that asks is counted already.
 bool are_too_many(ServerContext& context) {
   const std::lock_guard lock(context.mutex);
   return context.followers > kFollowersMax;

@@ -36,11 +36,12 @@ ApiError may_not_keep() {
   return error;
 }
 
-// Of one request with thousands of inputs, so that it does not fill the queue.
+// How many inputs of one /v1/embeddings request run at once, so that one with thousands of them
+// does not fill the queue.
 constexpr std::size_t kEmbeddedAtOnce = 16;
 
-// One request's state while it is served. What few requests need is allocated for those, as there
-// are thousands at a time.
+// One request's state while it is served. There are thousands at a time, so what only few of them
+// need is behind a pointer.
 class Generation {
  public:
   Generation(Connection& connection, const Incoming& incoming, Nanos arrival)
@@ -73,22 +74,22 @@ class Generation {
   void keep_response();
   void begin_writer(const GenerationRequest& asked, const std::string& id);
   void begin_runs(const GenerationRequest& asked);
-  // As many as may be open at a time.
+  // Submits further choices, as many as may be open at a time.
   void submit();
   // What the fleet says of a request that it does not take.
   ApiError refusal_of(const Error& error) const;
   void cancel_rest();
   void absorb();
   bool done() const { return failure_ || (open_runs_ == 0 && submitted_ == runs_.size()); }
-  // Of those whose choices have come to their ends.
+  // Counts the prompts in the metrics, once all their choices have ended.
   void count_prompts() const;
   Usage usage() const;
-  // Chats of a model that thinks.
+  // Whether the answer parts reasoning from content: a chat of a model that thinks.
   bool parts_reasoning() const {
     return answer_.endpoint == Endpoint::kChat && prepared_.model != nullptr &&
            prepared_.model->reasoning != text::ReasoningFormat::kNone;
   }
-  // An embedding has come: what is asked for of it, of length 1.
+  // Keeps of an embedding that has come the dimensions that were asked for, scaled to length 1.
   void take_embedding(std::size_t run, std::vector<float>& embedding);
   void append_body(std::string& out);
 
@@ -200,7 +201,7 @@ MaybeError Generation::join_previous(GenerationRequest& asked) {
   return {};
 }
 
-// Before its end is told: the client may come back at once.
+// Called before the client is sent the end: its next request may name this answer at once.
 void Generation::keep_response() {
   if (!to_keep_) return;
   context_.responses.put(to_keep_->id, {std::move(to_keep_->conversation), response_->take_whole()},
@@ -209,34 +210,21 @@ void Generation::keep_response() {
 
 void Generation::begin_writer(const GenerationRequest& asked, const std::string& id) {
   if (asked.endpoint == Endpoint::kResponses) {
-    const request::SamplingParams& sampling = prepared_.requests.front().sampling;
-    const ResponseWriter::Head head{.id = id,
-                                    .created_unix_seconds = unix_seconds(),
-                                    .model = prepared_.model->name,
-                                    .echo = asked.response_echo,
-                                    .temperature = sampling.temperature,
-                                    .top_p = sampling.top_p,
-                                    .logprobs = asked.top_logprobs >= 0,
-                                    .kept = asked.store,
-                                    .call_ids = context_.draw(),
-                                    .tool_calls = prepared_.model->tool_calls};
+    ResponseWriter::Head head(asked, prepared_.requests.front().sampling);
+    head.id = id;
+    head.created_unix_seconds = unix_seconds();
+    head.model = prepared_.model->name;
+    head.call_ids = context_.draw();
+    head.tool_calls = prepared_.model->tool_calls;
     response_ = std::make_unique<ResponseWriter>(head, *prepared_.model->tokenizer);
     if (to_keep_) to_keep_->id = "resp_" + id;
     return;
   }
-  AnswerWriter::Head head;
-  head.endpoint = asked.endpoint;
+  AnswerWriter::Head head(asked);
   head.id = id;
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
-  head.logprobs = asked.top_logprobs >= 0;
-  head.echoed_logprobs = asked.echoes_logprobs();
-  head.top_logprobs = asked.top_logprobs;
-  head.prompt_logprobs = asked.prompt_logprobs;
-  head.token_ids = asked.return_token_ids;
-  head.tokens_as_ids = asked.tokens_as_ids;
-  head.reasoning = parts_reasoning() && asked.include_reasoning;
-  head.include_usage = asked.include_usage;
+  head.reasoning = head.reasoning && parts_reasoning();
   if (asked.calls_tools) head.call_ids = context_.draw();
   head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
@@ -398,7 +386,7 @@ asio::awaitable<bool> Generation::answer_whole() {
   }
   std::string body;
   auto write = [this, &body] { append_body(body); };
-  // Which may be megabytes of numbers.
+  // Embeddings may be megabytes of numbers: other connections do not wait for them to be written.
   if (answer_.endpoint == Endpoint::kEmbeddings) {
     co_await offload(*context_.pool, connection_.worker(), write);
   } else {
@@ -476,7 +464,8 @@ void Generation::append_end(std::string& out) {
   out += kEventDone;
 }
 
-// One write: the head if it is still owed, the events as a chunk, the last chunk if it is.
+// In one write: the head before the first events, the events as a chunk, and behind the last events
+// the chunk that ends the body.
 asio::awaitable<bool> Generation::write_events(std::string events, bool last) {
   std::string front;
   if (!std::exchange(begun_, true)) {

@@ -18,7 +18,8 @@ ApiError unwell(std::string message, std::string code) {
   return error;
 }
 
-// One of those whose turn it is, which least is lost by asking; nullptr: none is on a slice.
+// The model whose check disturbs least: the one that runs now, else one whose weights are on the
+// device, else one that is on a slice. nullptr: none is on a slice.
 const fleet::CatalogueEntry* find_loaded(const fleet::Fleet& fleet) {
   const fleet::CatalogueEntry* found = nullptr;
   bool cached = false;

@@ -78,8 +78,10 @@ MaybeError examine_rights(const Parser& parser, const ServerOptions& options, Ro
   return check_site(header(parser, http::field::host), header(parser, http::field::origin));
 }
 
-// By a header of its own, as Authorization has the key of the first port. Server::start sees to it
-// that without keys for administration only this machine reaches that.
+// Whether the client may say how long its model stays. The key for administration comes in a header
+// of its own, because Authorization holds the key of the first port. Without such keys only this
+// machine reaches the admin port (Server::start checks that), and what a page of another site sends
+// is turned away.
 bool may_keep(const Parser& parser, const ServerOptions& options, Route route) {
   if (!options.limits.api.keep_alive || !generates(route)) return false;
   if (administers(route)) return true;  // its key has been looked at
@@ -100,7 +102,7 @@ MaybeError examine_expect(const Parser& parser, Incoming& out) {
   return {};
 }
 
-// A caller of two traces is of none.
+// The trace that the caller is in. With several `traceparent` headers it is in none.
 std::optional<TraceContext> trace_of(const Parser& parser) {
   const auto [first, end] = parser.get().equal_range("traceparent");
   if (first == end || std::next(first) != end) return {};
@@ -116,9 +118,10 @@ std::optional<TraceContext> trace_of(const Parser& parser) {
   return context;
 }
 
-// Beast takes a body as chunked when the last coding is, and as absent when the last is unknown. A
-// proxy before this server may see it otherwise, and what one takes for a body would be the other's
-// next request: nothing but plain chunked is let through, and the connection ends.
+// Beast takes a body as chunked when its last coding is `chunked`, and as absent when the last
+// coding is unknown. A proxy in front of this server may read the same header differently: what one
+// of them takes for a body the other takes for the next request (request smuggling). So only
+// `chunked` alone is let through; anything else is an error that ends the connection.
 MaybeError examine_transfer_encoding(const Parser& parser, Incoming& out) {
   const auto [first, end] = parser.get().equal_range(http::field::transfer_encoding);
   if (first == end) return {};

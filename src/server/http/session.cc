@@ -41,7 +41,7 @@ asio::awaitable<bool> answer_page(Connection& connection, const Incoming& incomi
   co_return more;
 }
 
-// Text to tokens or back: what takes long is done on a preparing thread.
+// Text to tokens or back, on a preparing thread, since it may take long.
 asio::awaitable<bool> answer_tokens(Connection& connection, const Incoming& incoming,
                                     std::string body) {
   ServerContext& context = connection.context();
@@ -70,7 +70,7 @@ ApiError no_response(const ServerContext& context, const std::string& id) {
   return error;
 }
 
-// An answer that is kept, as it was told; or it is kept no longer.
+// GET or DELETE of a kept answer: its body as it was sent, or that it is deleted.
 MaybeError tell_response(ServerContext& context, const Routed& routed, std::string& body) {
   const std::string& id = routed.response;
   const auto parameters = query_parameters(routed.query);
@@ -142,8 +142,8 @@ asio::awaitable<bool> tell(Connection& connection, const Incoming& incoming) {
   co_return more;
 }
 
-// Reads a request as far as the server takes it. The parser ends with this, as it is large: what is
-// left of a request, while it is answered, is `incoming` and `body`.
+// Reads a request, or as much of it as an error needs. The parser, which is large, is destroyed at
+// the end: while the request is answered only `incoming` and `body` are left of it.
 asio::awaitable<MaybeError> read_request(Connection& connection, Incoming& incoming,
                                          std::string& body) {
   const ServerOptions& options = connection.context().options;
@@ -160,7 +160,8 @@ asio::awaitable<MaybeError> read_request(Connection& connection, Incoming& incom
   const bool administered = administers(route) && !generates(route);
   if (!administered && connection.context().draining) co_return draining();
   error = co_await connection.read_body(parser, incoming.expects_continue);
-  // A body cut short, too large or late: where the next request begins is unknown.
+  // After an error has_body stays set: the connection ends, because where the next request begins
+  // is unknown.
   if (error) co_return error;
   incoming.has_body = false;
   body = std::move(parser.get().body());
