@@ -85,7 +85,9 @@ class Generation {
   Usage usage() const;
   // Chats of a model that thinks.
   bool parts_reasoning() const {
-    return answer_.endpoint == Endpoint::kChat && prepared_.model != nullptr &&
+    const bool chats =
+        answer_.endpoint == Endpoint::kChat || answer_.endpoint == Endpoint::kResponses;
+    return chats && prepared_.model != nullptr &&
            prepared_.model->reasoning != text::ReasoningFormat::kNone;
   }
   // An embedding has come: what is asked for of it, of length 1.
@@ -122,7 +124,7 @@ class Generation {
   std::optional<AnswerWriter> writer_;
   std::unique_ptr<ResponseWriter> response_;  // instead of it: Endpoint::kResponses
   std::unique_ptr<KeptResponse> to_keep_;     // null: it is not to be kept
-  bool begun_ = false;  // the head of the events has been written
+  bool begun_ = false;                        // the head of the events has been written
   Nanos next_keep_alive_;
 };
 
