@@ -1,22 +1,19 @@
-// Any bytes as a chunk profile. What is accepted has tables that a controller may ask for any step,
-// and a file of its own that means the same.
-//
-// The input's first byte chooses: what follows is a file, or it is spliced into a whole one, so
-// that fields behind the head are reached without a corpus.
-#include <algorithm>
+// Any bytes as a chunk profile, and changes of some (edited_file.h). What is accepted has tables
+// that a controller may ask for any step, and a file of its own that means the same.
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
+#include "base/testing/edited_file.h"
 #include "engine/chunk_profile.h"
 #include "schedule/chunk_controller.h"
 
 namespace causeway::engine {
 namespace {
 
-constexpr std::string_view kSeeds[] = {
+const std::vector<std::string> kFiles = {
     R"({"format": "causeway-chunk-profile", "version": 1, "device": "cuda",
  "machine": "NVIDIA H200", "driver": "CUDA 13.0", "commit": "35361b83", "tables": [
  {"model": "a", "shape": "s", "processors": 132, "decodes": 32, "context": 1024, "runs": 5,
@@ -29,24 +26,8 @@ constexpr std::string_view kSeeds[] = {
 {"tokens":1,"ttft_ms":2,"tpot_ms":1,"gamma_x":1,"gamma_o":1},{"tokens":64,"ttft_ms":1,"tpot_ms":9,
 "gamma_x":1,"gamma_o":1},{"tokens":70,"ttft_ms":3,"tpot_ms":2,"gamma_x":1,"gamma_o":1}]}]})"};
 
-// The seed with the bytes behind the third in place of some of its own.
-std::string spliced(std::string_view seed, std::string_view bytes) {
-  const auto byte = [&](std::size_t i) -> std::size_t {
-    return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0;
-  };
-  const std::size_t at = (byte(0) * 256 + byte(1)) % (seed.size() + 1);
-  std::string text(seed);
-  text.replace(at, byte(2) % 32, bytes.substr(std::min<std::size_t>(3, bytes.size())));
-  return text;
-}
-
-std::string text_of(std::string_view bytes) {
-  if (bytes.empty()) return {};
-  const auto kind = static_cast<unsigned char>(bytes[0]);
-  bytes.remove_prefix(1);
-  constexpr std::size_t kCount = std::size(kSeeds);
-  return kind % 4 < kCount ? spliced(kSeeds[kind % 4], bytes) : std::string(bytes);
-}
+constexpr std::string_view kWords[] = {"decodes", "context", "runs",    "steps",   "tokens",
+                                       "ttft_ms", "tpot_ms", "gamma_x", "gamma_o", "processors"};
 
 void ask(const schedule::StepTable& table) {
   using schedule::StepLoad;
@@ -70,8 +51,11 @@ void ask(const schedule::StepTable& table) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace causeway::engine;  // NOLINT: the fuzzer's entry must be global
-  const auto read = parse_chunk_profile(text_of({reinterpret_cast<const char*>(data), size}));
+  const auto file =
+      causeway::testing::edited_file({kFiles, kWords}, {reinterpret_cast<const char*>(data), size});
+  const auto read = parse_chunk_profile(file.text);
   if (!read.ok()) {
+    CAUSEWAY_CHECK(!file.whole, read.error().message);
     CAUSEWAY_CHECK(!read.error().message.empty() && read.error().message.size() < 2000);
     return 0;
   }

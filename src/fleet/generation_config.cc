@@ -40,7 +40,10 @@ Status read_eos(const json& object, std::vector<TokenId>& out) {
   return {};
 }
 
-Result<GenerationConfig> parse(const json& object) {
+}  // namespace
+
+Result<GenerationConfig> parse_generation_config(std::string_view text) {
+  CAUSEWAY_ASSIGN(const json object, weights::parse_json(text));
   if (!object.is_object()) return corrupt("not a JSON object");
   GenerationConfig config;
   auto& defaults = config.defaults;
@@ -53,16 +56,12 @@ Result<GenerationConfig> parse(const json& object) {
   return config;
 }
 
-}  // namespace
-
 Result<GenerationConfig> load_generation_config(const std::filesystem::path& directory) {
   const auto path = directory / "generation_config.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return GenerationConfig();
   CAUSEWAY_ASSIGN(const std::string text, weights::read_small_file(path, mib(1)));
-  auto document = weights::parse_json(text);
-  if (!document.ok()) return document.error().with_context(path.string());
-  return parse(document.value()).with_context(path.string());
+  return parse_generation_config(text).with_context(path.string());
 }
 
 }  // namespace causeway::fleet

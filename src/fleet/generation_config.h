@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -14,7 +15,9 @@ struct GenerationConfig {
   std::vector<TokenId> eos;
 };
 
-// An absent file gives an empty config. kCorrupt names the field that is out of range.
+// kCorrupt names the field that is out of range, or says where the text is no JSON.
+Result<GenerationConfig> parse_generation_config(std::string_view text);
+// Of a model's directory. An absent file gives an empty config. Errors name the file.
 Result<GenerationConfig> load_generation_config(const std::filesystem::path& directory);
 
 }  // namespace causeway::fleet

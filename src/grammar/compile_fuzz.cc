@@ -1,5 +1,6 @@
-// Any bytes as the form of an answer: checked, compiled by XGrammar, and followed for a few tokens,
-// each of which its mask must allow. The first byte picks the kind, the next ones the tokens.
+// Any bytes as the form of an answer, and changes of forms of every kind (edited_file.h): checked,
+// compiled by XGrammar, and followed for a few tokens, each of which its mask must allow. The first
+// byte picks the kind, the next ones the tokens.
 //
 // Compiling takes time that strangers decide, which the server bounds by a deadline; here the
 // limits are a small part of its own, so that what runs into the fuzzer's time limit is a finding.
@@ -8,9 +9,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/testing/edited_file.h"
 #include "grammar/check_constraint.h"
 #include "grammar/compile.h"
 
@@ -18,8 +21,72 @@ namespace causeway::grammar {
 namespace {
 
 constexpr ConstraintLimits kLimits = {
-    .bytes_max = 2048, .depth_max = 8, .count_max = 32, .expanded_max = 512};
+    .bytes_max = 2048, .depth_max = 10, .count_max = 32, .expanded_max = 512};
 constexpr TokenId kEnd = 264;
+
+const std::vector<std::string> kSchemas = {
+    R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 8, "pattern":
+ "^[a-z]+$"}, "size": {"enum": ["s", "l", 1, null]}, "tags": {"type": "array", "items": {"type":
+ "boolean"}, "minItems": 1, "maxItems": 3}}, "required": ["name"], "additionalProperties": false})",
+    R"({"$defs": {"n": {"type": "integer", "minimum": -5, "maximum": 99}}, "anyOf": [{"$ref":
+ "#/$defs/n"}, {"type": "array", "prefixItems": [{"const": "a"}, {"type": "number"}]}, {"type":
+ "object", "additionalProperties": {"type": "string", "format": "date"}}]})"};
+const std::vector<std::string> kRegexes = {"[a-c]{2,5}-x?", "(yes|no)( [0-9]+)*",
+                                           "\\d{4}-[^\\s\\w]|\\u00e9\\."};
+const std::vector<std::string> kGrammars = {
+    "root ::= \"<\" inner \">\"\ninner ::= \"a\" | \"(\" inner \")\" | [b-d]+\n",
+    "root ::= (item \", \")* item # a list\nitem ::= [^\\n\\x41-\\u00ff]{1,3} | \"\"\n"};
+const std::vector<std::string> kTags = {
+    R"({"type": "structural_tag", "format": {"type": "tags_with_separator", "tags": [{"type": "tag",
+ "begin": "<tool_call>\n{\"name\": \"f\", \"arguments\": ", "content": {"type": "json_schema",
+ "json_schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, "end":
+ "}\n</tool_call>"}], "separator": "\n", "at_least_one": true, "stop_after_first": false}})",
+    R"({"type": "structural_tag", "format": {"type": "sequence", "elements": [{"type":
+ "const_string", "value": "["}, {"type": "or", "elements": [{"type": "const_string", "value": "a"},
+ {"type": "tag", "begin": "b", "content": {"type": "json_schema", "json_schema": {}}, "end": ""}]},
+ {"type": "const_string", "value": "]"}]}})"};
+const std::vector<std::string> kNothing = {""};
+constexpr std::string_view kWords[] = {"string",
+                                       "integer",
+                                       "object",
+                                       "array",
+                                       "required",
+                                       "allOf",
+                                       "oneOf",
+                                       "not",
+                                       "$ref",
+                                       "#",
+                                       "#/$defs/n",
+                                       "pattern",
+                                       "patternProperties",
+                                       "propertyNames",
+                                       "minLength",
+                                       "multipleOf",
+                                       "exclusiveMinimum",
+                                       "uniqueItems",
+                                       "format",
+                                       "root",
+                                       " ::= ",
+                                       "{1,32}",
+                                       "(?:",
+                                       "(?=",
+                                       "\\\\p{L}",
+                                       "[^",
+                                       "*",
+                                       "|",
+                                       "triggered_tags",
+                                       "any_text",
+                                       "const_string"};
+
+const std::vector<std::string>& files_of(request::ConstraintKind kind) {
+  switch (kind) {
+    case request::ConstraintKind::kJsonSchema: return kSchemas;
+    case request::ConstraintKind::kRegex: return kRegexes;
+    case request::ConstraintKind::kGrammar: return kGrammars;
+    case request::ConstraintKind::kStructuralTag: return kTags;
+    default: return kNothing;
+  }
+}
 
 std::shared_ptr<const TokenTable> byte_table() {
   auto table = std::make_shared<TokenTable>();
@@ -76,16 +143,19 @@ void follow(const request::Constraint& constraint, std::string_view choices) {
 }
 
 void fuzz(const Fixture& fixture, std::uint8_t which, std::string_view choices,
-          std::string_view text) {
+          std::string_view input) {
   const auto kind = static_cast<request::ConstraintKind>(which % 5);
-  request::ConstraintText form{kind, std::string(text)};
+  const auto file = testing::edited_file({files_of(kind), kWords}, input);
+  request::ConstraintText form{kind, file.text};
   const Status status = check_constraint(form, kLimits);
   if (!status.ok()) {
+    CAUSEWAY_CHECK(!file.whole, status.error().message);
     CAUSEWAY_CHECK(!status.error().message.empty());
     return;
   }
   const auto compiled = fixture.compile(form);
   if (!compiled.ok()) {
+    CAUSEWAY_CHECK(!file.whole, compiled.error().message);
     CAUSEWAY_CHECK(!compiled.error().message.empty() && compiled.error().message.size() < 2000);
     return;
   }

@@ -278,6 +278,113 @@ TEST_F(Reasoning, FormsAreContent) {
   EXPECT_EQ(message_of(form)["content"], "{}");
 }
 
+class ReasoningOfResponses : public Reasoning {
+ protected:
+  json respond(const std::string& more = "", const std::string& input = "\"hi\"") {
+    const Answer answer = post(input, more);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return parsed(answer.body);
+  }
+  // The events of a stream.
+  std::vector<json> events(const std::string& more = "") {
+    const Answer answer = post("\"hi\"", R"(,"stream":true)" + more);
+    std::vector<json> all;
+    constexpr std::string_view kData = "\ndata: ";
+    for (std::size_t at = 0; (at = answer.body.find(kData, at)) != std::string::npos;) {
+      at += kData.size();
+      all.push_back(parsed(answer.body.substr(at, answer.body.find('\n', at) - at)));
+    }
+    return all;
+  }
+  static json part(const char* type, const std::string& text) {
+    json all = {{"type", type}, {"text", text}};
+    if (all["type"] == "output_text") all["annotations"] = all["logprobs"] = json::array();
+    return json::array({all});
+  }
+
+ private:
+  Answer post(const std::string& input, const std::string& more) {
+    return testing::Client(server->port())
+        .post("/v1/responses", R"({"model":"tiny","input":)" + input + more + "}");
+  }
+};
+
+TEST_F(ReasoningOfResponses, IsAnItemBeforeTheMessage) {
+  start_with(Format::kQwen3);
+  for (const std::size_t at_once : {std::size_t{1}, std::size_t{7}, kThought.size()}) {
+    say(kThought, at_once);
+    const json body = respond();
+    ASSERT_EQ(body["output"].size(), 2u) << body;
+    EXPECT_EQ(body["output"][0]["type"], "reasoning");
+    EXPECT_EQ(body["output"][0]["summary"], json::array());
+    EXPECT_EQ(body["output"][0]["content"], part("reasoning_text", "Let me see."));
+    EXPECT_EQ(body["output"][0]["status"], "completed");
+    EXPECT_EQ(body["output"][1]["content"], part("output_text", "It is 4."));
+    EXPECT_EQ(body["usage"]["output_tokens_details"]["reasoning_tokens"], kThoughtTokens);
+
+    std::string reasoning, text;
+    std::vector<std::string> types;
+    for (const json& event : events()) {
+      const auto type = event["type"].get<std::string>();
+      if (type == "response.reasoning_text.delta") reasoning += event["delta"];
+      if (type == "response.output_text.delta") text += event["delta"];
+      if (types.empty() || types.back() != type) types.push_back(type);
+      if (type != "response.completed") continue;
+      EXPECT_EQ(event["response"]["output"][0]["content"], body["output"][0]["content"]);
+      EXPECT_EQ(event["response"]["output"][1]["content"], body["output"][1]["content"]);
+      EXPECT_EQ(event["response"]["usage"], body["usage"]);
+    }
+    EXPECT_EQ(reasoning, "Let me see.");
+    EXPECT_EQ(text, "It is 4.");
+    EXPECT_EQ(types, (std::vector<std::string>{
+                         "response.created", "response.in_progress", "response.output_item.added",
+                         "response.content_part.added", "response.reasoning_text.delta",
+                         "response.reasoning_text.done", "response.content_part.done",
+                         "response.output_item.done", "response.output_item.added",
+                         "response.content_part.added", "response.output_text.delta",
+                         "response.output_text.done", "response.content_part.done",
+                         "response.output_item.done", "response.completed"}));
+  }
+}
+
+TEST_F(ReasoningOfResponses, CallsAreNotWhatIsThoughtOfThem) {
+  start_with(Format::kQwen3);
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
+  say("<think>I could call\n" + call + "</think>\n\n" + call);
+  const json output = respond(R"(,"tools":[{"type":"function","name":"f"}])")["output"];
+  ASSERT_EQ(output.size(), 2u) << output;
+  EXPECT_EQ(output[0]["content"], part("reasoning_text", "I could call\n" + call));
+  EXPECT_EQ(output[1]["type"], "function_call");
+}
+
+TEST_F(ReasoningOfResponses, LogprobsAreOfTheTextAlone) {
+  start_with(Format::kQwen3);
+  say(kThought);
+  const json output = respond(R"(,"include":["message.output_text.logprobs"])")["output"];
+  ASSERT_EQ(output.size(), 2u);
+  std::string text;
+  for (const json& token : output[1]["content"][0]["logprobs"]) text += token["token"];
+  EXPECT_EQ(text, "\n\nIt is 4.") << "white space behind the mark is of neither";
+}
+
+TEST_F(ReasoningOfResponses, MayBeCutOrAllThereIs) {
+  start_with(Format::kQwen3);
+  say("<think>\nHm", 1, request::FinishReason::kLength);
+  const json cut = respond();
+  EXPECT_EQ(cut["status"], "incomplete");
+  ASSERT_EQ(cut["output"].size(), 1u) << cut;
+  EXPECT_EQ(cut["output"][0]["type"], "reasoning");
+  EXPECT_EQ(cut["output"][0]["status"], "incomplete");
+  // It may be sent back, and is then of a message that says nothing.
+  respond("", "[" + cut["output"][0].dump() + R"(,{"role":"user","content":"and?"}])");
+  EXPECT_EQ(prompt(), "assistant:(Hm)\nuser:and?\nassistant:");
+  say("<think>\nHm\n</think>");
+  const json silent = respond();
+  EXPECT_EQ(silent["status"], "completed");
+  ASSERT_EQ(silent["output"].size(), 2u) << silent;
+  EXPECT_EQ(silent["output"][1]["content"], part("output_text", ""));
+}
+
 TEST_F(ServerTest, RequestsBringNoTemplateUnlessTheyMay) {
   const std::string own = R"("chat_template":"{{ messages[0].content }}!")";
   start();

@@ -1,6 +1,7 @@
 #include "text/chat_template.h"
 
 #include <fstream>
+#include <optional>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -14,6 +15,8 @@ namespace {
 
 // Configurations are a few KiB, some with every added token a few MiB.
 constexpr std::uintmax_t kConfigBytesMax = std::uintmax_t{64} << 20;
+
+constexpr std::string_view kToolUse = "tool_use";
 
 jinja::Variable json_variable(std::string_view name, const nlohmann::ordered_json* json) {
   jinja::Variable variable;
@@ -82,31 +85,48 @@ constexpr const char* kQwenTemplate =
     "{%- if add_generation_prompt %}{{- '\\n<|im_start|>assistant\\n' }}{%- endif %}";
 constexpr std::string_view kQwenEnds[] = {"<|im_end|>", "<|im_start|>"};
 
-// The template in a parsed tokenizer_config.json.
-Result<std::string> template_in(const nlohmann::ordered_json& config,
-                                const std::filesystem::path& directory) {
-  const auto found = config.find("chat_template");
-  if (found == config.end() || found->is_null()) return no_template(directory);
-  if (found->is_string()) return found->get<std::string>();
-  const std::string name = (directory / "tokenizer_config.json").string();
-  if (!found->is_array()) return corrupt(name + ": chat_template is neither a string nor a list");
-  for (const auto& entry : *found) {
-    if (!entry.is_object() || entry.value("name", nlohmann::ordered_json()) != "default") continue;
+struct Sources {
+  std::string own;
+  std::optional<std::string> tool_use = {};
+};
+
+// The one of a list that has this name; kNotFound: none has.
+Result<std::string> template_named(std::string_view name, const nlohmann::ordered_json& list,
+                                   const std::string& file) {
+  for (const auto& entry : list) {
+    if (!entry.is_object() || entry.value("name", nlohmann::ordered_json()) != name) continue;
     const auto source = entry.find("template");
-    if (source == entry.end() || !source->is_string()) {
-      return corrupt(name + ": the chat template \"default\" is not a string");
-    }
-    return source->get<std::string>();
+    if (source != entry.end() && source->is_string()) return source->get<std::string>();
+    return corrupt(file + ": the chat template \"" + std::string(name) + "\" is not a string");
   }
-  return not_found(name + ": none of its chat templates is named \"default\"");
+  return not_found(file + ": none of its chat templates is named \"" + std::string(name) + "\"");
 }
 
-Result<std::string> template_of_config(const std::filesystem::path& directory) {
+// The templates in a parsed tokenizer_config.json.
+Result<Sources> templates_in(const nlohmann::ordered_json& config,
+                             const std::filesystem::path& directory) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return no_template(directory);
+  if (found->is_string()) return Sources{found->get<std::string>()};
+  const std::string name = (directory / "tokenizer_config.json").string();
+  if (!found->is_array()) return corrupt(name + ": chat_template is neither a string nor a list");
+  Sources sources;
+  CAUSEWAY_ASSIGN(sources.own, template_named("default", *found, name));
+  auto tool_use = template_named(kToolUse, *found, name);
+  if (tool_use.ok()) {
+    sources.tool_use = std::move(tool_use).value();
+  } else if (tool_use.error().code != ErrorCode::kNotFound) {
+    return tool_use.error();
+  }
+  return sources;
+}
+
+Result<Sources> templates_of_config(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "tokenizer_config.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return no_template(directory);
   CAUSEWAY_ASSIGN(const auto config, read_config(path));
-  return template_in(config, directory);
+  return templates_in(config, directory);
 }
 
 // Whether the vocabulary is Qwen v1's, and nothing says that the model is none for chats.
@@ -137,6 +157,13 @@ Result<ChatTemplate> ChatTemplate::compile(std::string source, JinjaLimits limit
   return made;
 }
 
+Status ChatTemplate::set_tool_use(const std::string& source) {
+  CAUSEWAY_ASSIGN(tool_use_, jinja::Template::compile(source, {}));
+  takes_tools_ = source.find("tools") != std::string::npos;
+  tool_calls_ = tool_call_format_of(source);
+  return {};
+}
+
 Result<std::string> ChatTemplate::render(const ChatTemplateInput& input) const {
   std::vector<jinja::Variable> variables;
   add_text(variables, "bos_token", input.bos_token);
@@ -157,7 +184,9 @@ Result<std::string> ChatTemplate::render(const ChatTemplateInput& input) const {
   prompt.kind = jinja::Variable::Kind::kFlag;
   prompt.flag = input.add_generation_prompt;
   variables.push_back(prompt);
-  return compiled_->render(variables, input.now_unix_seconds);
+  const bool tools = input.tools != nullptr && !input.tools->is_null();
+  const jinja::Template& used = tools && tool_use_ ? *tool_use_ : *compiled_;
+  return used.render(variables, input.now_unix_seconds);
 }
 
 Result<std::string> cut_behind_final_message(std::string rendered, std::string_view content) {
@@ -177,20 +206,32 @@ Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory) 
   const std::filesystem::path own = directory / "chat_template.jinja";
   std::error_code error;
   if (std::filesystem::exists(own, error)) {
-    CAUSEWAY_ASSIGN(std::string source, read_config_file(own));
-    return ChatTemplate::compile(std::move(source)).with_context(own.string());
+    CAUSEWAY_ASSIGN(const std::string source, read_config_file(own));
+    auto made = ChatTemplate::compile(source);
+    if (!made.ok()) return made.error().with_context(own.string());
+    const auto beside =
+        directory / "additional_chat_templates" / (std::string(kToolUse) + ".jinja");
+    if (!std::filesystem::exists(beside, error)) return made;
+    CAUSEWAY_ASSIGN(const std::string tool_use, read_config_file(beside));
+    CAUSEWAY_TRY(made->set_tool_use(tool_use).with_context(beside.string()));
+    return made;
   }
-  auto source = template_of_config(directory);
-  if (!source.ok() && source.error().code == ErrorCode::kNotFound) {
+  const auto sources = templates_of_config(directory);
+  if (!sources.ok() && sources.error().code == ErrorCode::kNotFound) {
     CAUSEWAY_ASSIGN(const bool built_in, is_qwen_chat(directory));
-    if (!built_in) return source.error();
+    if (!built_in) return sources.error();
     CAUSEWAY_ASSIGN(ChatTemplate made, ChatTemplate::compile(kQwenTemplate));
     made.ends_ = kQwenEnds;
     return made;
   }
-  CAUSEWAY_ASSIGN(std::string found, std::move(source));
-  return ChatTemplate::compile(std::move(found))
-      .with_context((directory / "tokenizer_config.json").string());
+  if (!sources.ok()) return sources.error();
+  const std::string file = (directory / "tokenizer_config.json").string();
+  auto made = ChatTemplate::compile(sources->own);
+  if (!made.ok()) return made.error().with_context(file);
+  if (sources->tool_use) {
+    CAUSEWAY_TRY(made->set_tool_use(*sources->tool_use).with_context(file + ": tool_use"));
+  }
+  return made;
 }
 
 }  // namespace causeway::text

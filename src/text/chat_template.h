@@ -47,7 +47,8 @@ struct ChatTemplateInput {
   std::int64_t now_unix_seconds = 0;  // what strftime_now formats, in UTC
 };
 
-// Compiled once, immutable, thread-safe: any number of threads may render at the same time.
+// Compiled once, immutable, thread-safe: any number of threads may render at the same time. Some
+// models have one template more, for conversations with tools.
 class ChatTemplate {
  public:
   // Errors: kInvalidArgument with line and cause.
@@ -60,7 +61,7 @@ class ChatTemplate {
   // Errors: kInvalidArgument with the message of raise_exception, or with line and cause when the
   // template fails on this conversation; kResourceExhausted when a limit is reached.
   Result<std::string> render(const ChatTemplateInput& input) const;
-  // Its source reads `tools`: others leave them out without a word.
+  // The source that renders them reads `tools`: others leave them out without a word.
   bool takes_tools() const { return takes_tools_; }
   // Special tokens that end a message, beside those that the model's files name. Of a template that
   // is built in.
@@ -72,7 +73,11 @@ class ChatTemplate {
 
  private:
   explicit ChatTemplate(std::unique_ptr<const jinja::Template> compiled);
+  // Renders where there are tools. Errors as those of compile().
+  Status set_tool_use(const std::string& source);
+
   std::unique_ptr<const jinja::Template> compiled_;
+  std::unique_ptr<const jinja::Template> tool_use_;  // null: that one, too
   friend Result<ChatTemplate> load_chat_template(const std::filesystem::path& directory);
   std::span<const std::string_view> ends_;  // constants
   bool takes_tools_ = false;
@@ -87,6 +92,8 @@ Result<std::string> cut_behind_final_message(std::string rendered, std::string_v
 
 // Loads from a Hugging Face snapshot: chat_template.jinja wins, else "chat_template" of
 // tokenizer_config.json (a string, or a list of {name, template}, of which "default" is taken).
+// Where tools are given "tool_use" of that list, or additional_chat_templates/tool_use.jinja beside
+// a chat_template.jinja, renders instead, as in transformers; others of either are not read.
 // Qwen v1 publishes neither: beside qwen.tiktoken ChatML is built in, as its make_context() writes
 // it, unless generation_config.json says that the model is not for chats ("chat_format").
 // Errors: kNotFound when the model has no template; kIo, kCorrupt, kInvalidArgument naming the

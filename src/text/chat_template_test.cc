@@ -22,11 +22,11 @@ class ChatTemplateFiles : public ::testing::Test {
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(directory_ / name, std::ios::binary) << text;
   }
-  std::string rendered() const {
+  std::string rendered(const Json& tools = nullptr) const {
     const auto loaded = load_chat_template(directory_);
     if (!loaded.ok()) return "error: " + loaded.error().message;
     const Json messages = Json::parse(R"([{"role": "user", "content": "hi"}])");
-    const auto text = loaded->render({.messages = messages});
+    const auto text = loaded->render({.messages = messages, .tools = &tools});
     return text.ok() ? *text : "error: " + text.error().message;
   }
   ErrorCode load_error() const {
@@ -52,6 +52,38 @@ TEST_F(ChatTemplateFiles, OfAListTheDefault) {
   EXPECT_EQ(rendered(), "default");
   write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
   EXPECT_EQ(load_error(), ErrorCode::kNotFound);
+}
+
+// As transformers chooses, for Hermes 3 among others.
+TEST_F(ChatTemplateFiles, OfAListTheOneForToolsWhereThereAreSome) {
+  write("tokenizer_config.json", R"({"chat_template": [
+    {"name": "default", "template": "plain"}, {"name": "rag", "template": "{% broken"},
+    {"name": "tool_use", "template": "<tool_call> {{ tools | length }}"}]})");
+  EXPECT_EQ(rendered(), "plain");
+  EXPECT_EQ(rendered(Json::array({1, 2})), "<tool_call> 2");
+  const auto loaded = load_chat_template(directory_);
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_TRUE(loaded->takes_tools());
+  EXPECT_EQ(loaded->tool_calls(), ToolCallFormat::kHermes);
+  write("tokenizer_config.json", R"({"chat_template": [
+    {"name": "default", "template": "plain"}, {"name": "tool_use", "template": 5}]})");
+  EXPECT_EQ(load_error(), ErrorCode::kCorrupt);
+  write("tokenizer_config.json", R"({"chat_template": [
+    {"name": "default", "template": "plain"}, {"name": "tool_use", "template": "{% broken"}]})");
+  EXPECT_EQ(load_error(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(rendered(), HasSubstr("tool_use"));
+}
+
+TEST_F(ChatTemplateFiles, TheOneForToolsMayBeAFileOfItsOwn) {
+  std::filesystem::create_directory(directory_ / "additional_chat_templates");
+  write("tokenizer_config.json", R"({"chat_template": "config"})");
+  write("additional_chat_templates/tool_use.jinja", "tools {{ tools[0] }}");
+  write("chat_template.jinja", "own");
+  EXPECT_EQ(rendered(), "own");
+  EXPECT_EQ(rendered(Json::array({7})), "tools 7");
+  write("additional_chat_templates/tool_use.jinja", "{% broken");
+  EXPECT_EQ(load_error(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(rendered(), HasSubstr("tool_use.jinja"));
 }
 
 TEST_F(ChatTemplateFiles, NumbersOfPythonMayStandBesides) {

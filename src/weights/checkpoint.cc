@@ -2,43 +2,18 @@
 
 #include <array>
 
-#include <nlohmann/json.hpp>
-
 #include "weights/checked_json.h"
+#include "weights/weight_map.h"
 
 namespace causeway::weights {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-bool is_plain_file_name(const std::string& name) {
-  return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
-}
-
-using TensorsOfShard = std::map<std::string, std::vector<std::string>>;
-
 Result<TensorsOfShard> read_weight_map(const std::filesystem::path& path) {
   CAUSEWAY_ASSIGN(const std::string text, read_small_file(path, kIndexBytesMax));
-  auto root = parse_json(text);
-  if (!root.ok()) return root.error().with_context(path.string());
-  const auto map = root->find("weight_map");
-  if (!root->is_object() || map == root->end() || !map->is_object() || map->empty()) {
-    return corrupt(path.string() + ": no \"weight_map\" from tensors to files");
-  }
-  TensorsOfShard shards;
-  for (const auto& [tensor, shard] : map->items()) {
-    if (!shard.is_string() || !is_plain_file_name(shard.get_ref<const std::string&>())) {
-      return corrupt(path.string() + ": " + shown_name(tensor) + ": \"weight_map\" must give a " +
-                     "plain file name in the model's directory");
-    }
-    shards[shard.get<std::string>()].push_back(tensor);
-  }
-  if (shards.size() > kShardsMax) return corrupt(path.string() + ": too many files");
-  return shards;
+  return parse_weight_map(text).with_context(path.string());
 }
 
 }  // namespace

@@ -18,7 +18,6 @@
 
 namespace causeway::weights {
 
-inline constexpr std::size_t kShardsMax = 4096;
 inline constexpr Bytes kIndexBytesMax = mib(256);
 
 // Opens a file and reads its header.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""LangChain, by langchain-openai: chats and completions, whole, streamed and in batches; typed
-answers; tools; embeddings."""
+"""LangChain, by langchain-openai: chats, responses and completions, whole, streamed and in batches;
+typed answers; tools; embeddings."""
 
 import os
 import unittest
@@ -123,6 +123,45 @@ class Formed(unittest.TestCase):
             gathered = piece if gathered is None else gathered + piece
         self.assertEqual(gathered.tool_calls[0]["name"], "get_weather")
         self.assertIn(gathered.tool_calls[0]["args"]["city"], CITIES)
+
+
+    def test_json_mode(self):
+        # A random model need not come to the end of an object that may hold anything.
+        asked = self.chat.with_structured_output(Answer, method="json_mode", include_raw=True)
+        raw = asked.invoke(QUESTIONS[0])["raw"]
+        self.assertTrue(raw.content.startswith("{"), raw)
+
+
+class Responses(unittest.TestCase):
+    """The same by /v1/responses, where LangChain has it."""
+
+    def test_invoke_and_stream(self):
+        model = chat(use_responses_api=True)
+        whole = model.invoke(QUESTIONS[0])
+        self.assertEqual(whole.text, chat().invoke(QUESTIONS[0]).content)
+        self.assertGreater(whole.usage_metadata["input_tokens"], 0)
+        gathered = None
+        for piece in model.stream(QUESTIONS[0]):
+            gathered = piece if gathered is None else gathered + piece
+        self.assertEqual(gathered.text, whole.text)
+        more = model.invoke([HumanMessage(QUESTIONS[0]), whole, HumanMessage(QUESTIONS[1])])
+        self.assertGreater(more.usage_metadata["input_tokens"],
+                           whole.usage_metadata["input_tokens"])
+
+    def test_tools_and_structured_output(self):
+        model = chat(use_responses_api=True, max_tokens=FORMED_TOKENS,
+                     temperature=DRAWN["temperature"], extra_body={"seed": DRAWN["seed"]})
+        try:
+            bound = model.bind_tools([get_weather], tool_choice="get_weather")
+            asked = bound.invoke(QUESTIONS[0])
+        except openai.BadRequestError as error:
+            self.assertEqual(error.code, "unsupported", error)
+            self.skipTest("this build has no XGrammar")
+        self.assertEqual(asked.tool_calls[0]["name"], "get_weather")
+        messages = [HumanMessage(QUESTIONS[0]), asked, get_weather.invoke(asked.tool_calls[0])]
+        self.assertIsInstance(chat(use_responses_api=True).invoke(messages), AIMessage)
+        answer = model.with_structured_output(Answer).invoke(QUESTIONS[0])
+        self.assertIsInstance(answer, Answer)
 
 
 class Others(unittest.TestCase):

@@ -93,7 +93,25 @@ class Formed(unittest.TestCase):
             self.assertIn(json.loads(call.function.arguments)["city"], CITIES)
 
 
+    def test_streamed_tools(self):
+        chunks = list(chat(stream=True, tools=[TOOL], max_tokens=FORMED_TOKENS, **DRAWN,
+                           tool_choice={"type": "function", "function": {"name": "get_weather"}}))
+        call = litellm.stream_chunk_builder(chunks).choices[0].message.tool_calls[0]
+        self.assertEqual(call.function.name, "get_weather")
+        self.assertIn(json.loads(call.function.arguments)["city"], CITIES)
+
+
 class Others(unittest.TestCase):
+    def test_responses(self):
+        asked = {"model": f"openai/{MODEL}", "input": "Say something.", "api_base": BASE_URL,
+                 "api_key": API_KEY, "max_output_tokens": 12, "temperature": 0}
+        whole = litellm.responses(**asked)
+        text = whole.output[-1].content[0].text
+        self.assertEqual(text, chat().choices[0].message.content or "")
+        events = list(litellm.responses(**asked, stream=True))
+        pieces = [event.delta for event in events if event.type == "response.output_text.delta"]
+        self.assertEqual("".join(pieces), text)
+
     def test_completions(self):
         parameters = {**settings(), "model": f"text-completion-openai/{MODEL}"}
         whole = litellm.text_completion(prompt="Once upon", **parameters)

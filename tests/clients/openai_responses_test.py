@@ -128,6 +128,34 @@ class Responses(Suite):
         self.assertIn(answer.output_parsed.colour, {"red", "blue"})
         self.assertEqual(json.loads(answer.output_text)["colour"], answer.output_parsed.colour)
 
+    def test_response_reasoning(self):
+        # A form that thinks first: what begins with the mark is parted as any answer.
+        asked = {"max_output_tokens": 200, "temperature": 0, "extra_body": {"structured_outputs": {
+            "regex": "<think>\\n[ab]{5,9}c\\n</think>\\n\\n[de]{5,9}f"}}}
+        try:
+            whole = self.respond(**asked)
+        except openai.BadRequestError as error:
+            self.assertEqual(error.code, "unsupported", error)
+            self.skipTest("this build has no XGrammar")
+        if "<think>" in whole.output_text:
+            self.skipTest("the model's template knows no thinking")
+        self.assertEqual([item.type for item in whole.output], ["reasoning", "message"])
+        thought = whole.output[0].content[0].text
+        self.assertRegex(thought, "^[ab]{5,9}c$")
+        self.assertRegex(whole.output_text, "^[de]{5,9}f$")
+        details = whole.usage.output_tokens_details
+        self.assertTrue(0 < details.reasoning_tokens < whole.usage.output_tokens, whole.usage)
+        with self.client.responses.stream(model=MODEL, input="Say something.", **asked) as stream:
+            pieces = [event.delta for event in stream
+                      if event.type == "response.reasoning_text.delta"]
+            final = stream.get_final_response()
+        self.assertEqual("".join(pieces), thought)
+        self.assertEqual(final.output_text, whole.output_text)
+        # What was thought goes back in, too.
+        more = self.respond(input=[{"role": "user", "content": "Say something."}, *whole.output,
+                                   {"role": "user", "content": "And again."}])
+        self.assertGreater(more.usage.input_tokens, whole.usage.input_tokens)
+
     def test_response_calls(self):
         question = {"role": "user", "content": "How is the weather?"}
 

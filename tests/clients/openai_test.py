@@ -239,6 +239,13 @@ class Tokens(Suite):
         completion = self.complete(max_tokens=1, extra_body={"return_token_ids": True})
         self.assertEqual(completion.choices[0].prompt_token_ids, prompt["tokens"])
 
+    def test_special_tokens_may_be_left_out(self):
+        for add in (True, False):
+            tokens = self.post("/tokenize", prompt="Once upon", add_special_tokens=add)["tokens"]
+            answer = self.complete(prompt="Once upon", max_tokens=1, extra_body={
+                "add_special_tokens": add, "return_token_ids": True})
+            self.assertEqual(answer.choices[0].prompt_token_ids, tokens)
+
     def test_token_ids(self):
         extra = {"return_token_ids": True, "ignore_eos": True}
         parameters = {"temperature": 0, "max_tokens": 6, "extra_body": extra}

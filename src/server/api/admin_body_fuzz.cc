@@ -1,15 +1,39 @@
 // Any bytes as a body, a query, or the headers Host and Origin (a line each) of the admin port. The
-// first byte picks which.
+// first byte picks which, and what is behind it changes one that is well formed (edited_file.h).
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/check.h"
+#include "base/testing/edited_file.h"
 #include "server/api/admin_body.h"
 #include "server/api/origin.h"
 #include "text/utf8.h"
 
 namespace causeway::server {
 namespace {
+
+const std::vector<std::string> kBodies = {R"({"model": "m"})", R"({"model": "m", "wait": false})"};
+const std::vector<std::string> kSleeps = {"level=1", "level=2&mode=abort", "mode=wait"};
+const std::vector<std::string> kWakes = {"tags=weights", "tags=weights&tags=kv_cache"};
+const std::vector<std::string> kHealths = {"deep=1", "deep=false"};
+const std::vector<std::string> kSites = {
+    "localhost:8001\nhttp://localhost:8001", "127.0.0.1:8001\nhttp://127.0.0.1:8001",
+    "[::1]:8001\nhttp://[::1]:8001", "evil.example:8001\nhttp://evil.example:8001"};
+constexpr std::string_view kWords[] = {"model",   "wait",     "level",     "mode",
+                                       "keep",    "tags",     "%6d",       "&level=2",
+                                       "http://", "https://", "localhost", ":8001"};
+
+// What the input says, of the kind `which`.
+std::string text_of(std::uint8_t which, std::string_view input) {
+  const std::vector<std::string>* files = &kBodies;
+  if (which == 0) files = &kSleeps;
+  if (which == 1) files = &kWakes;
+  if (which == 2) files = &kHealths;
+  if (which == 5) files = &kSites;
+  return testing::edited_file({*files, kWords}, input).text;
+}
 
 void check(const MaybeError& error) {
   if (!error) return;
@@ -34,7 +58,8 @@ void fuzz_site(std::string_view text) {
                  name.find_first_not_of("0123456789.") == std::string_view::npos);
 }
 
-void fuzz(std::uint8_t which, std::string_view text) {
+void fuzz(std::uint8_t which, std::string_view input) {
+  const std::string text = text_of(which % 6, input);
   AdminBody body;
   bool flag = false;
   fleet::SleepMode mode{};

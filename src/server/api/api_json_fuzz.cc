@@ -1,10 +1,13 @@
-// Any bytes as the body of a request that generates, through parsing, validation, template,
-// tokenizer and back to text. The first byte picks the endpoint.
+// Any bytes as the body of a request that generates, and bodies with all fields changed
+// (edited_file.h), through parsing, validation, template, tokenizer and back to text. The first
+// byte picks the endpoint.
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
+#include "base/testing/edited_file.h"
 #include "grammar/check_constraint.h"
 #include "server/api/answer_writer.h"
 #include "server/api/prepare.h"
@@ -17,9 +20,95 @@
 namespace causeway::server {
 namespace {
 
+// Between them they have every field.
+const std::vector<std::string> kChats = {
+    R"({"model": "m", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content":
+ [{"type": "text", "text": "a", "cache_control": {}}, {"type": "text", "text": "b"}], "name": "n"}],
+ "temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "presence_penalty": 1,
+ "frequency_penalty": -1, "repetition_penalty": 1.1, "seed": 7, "n": 2, "max_tokens": 9,
+ "stop": ["x", "y"], "stop_token_ids": [65], "logit_bias": {"65": -100, "66": 1.5},
+ "logprobs": true, "top_logprobs": 3, "min_tokens": 1, "bad_words": ["q", "uv"],
+ "return_token_ids": true, "skip_special_tokens": false, "priority": 3, "user": "u",
+ "chat_template_kwargs": {"thinking": true}, "include_reasoning": false})",
+    R"({"model": "m", "messages": [{"role": "user", "content": "a"}, {"role": "assistant",
+ "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f",
+ "arguments": "{\"x\": [1, null]}"}}]}, {"role": "tool", "tool_call_id": "c", "content": "r"}],
+ "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type":
+ "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}, {"type": "function",
+ "function": {"name": "g"}}], "tool_choice": {"type": "function", "function": {"name": "f"}},
+ "parallel_tool_calls": false, "max_completion_tokens": 5, "stream": true,
+ "stream_options": {"include_usage": true, "continuous_usage_stats": true}})",
+    R"({"model": "m", "messages": [{"role": "assistant", "reasoning_content": "t", "content": "a"}],
+ "continue_final_message": true, "add_generation_prompt": false, "response_format": {"type":
+ "json_schema", "json_schema": {"name": "s", "strict": true, "schema": {"type": "object",
+ "properties": {"a": {"enum": [1, "b"]}}, "required": ["a"], "additionalProperties": false}}},
+ "store": false, "metadata": {"a": "b"}, "service_tier": "auto", "modalities": ["text"]})"};
+const std::vector<std::string> kCompletions = {
+    R"({"model": "m", "prompt": ["ab", "c"], "echo": true, "logprobs": 2, "max_tokens": 0})",
+    R"({"model": "m", "prompt": [65, 66], "prompt_logprobs": 1, "allowed_token_ids": [65, 66],
+ "ignore_eos": true, "include_stop_str_in_output": true, "return_tokens_as_token_ids": true,
+ "add_special_tokens": false, "best_of": 1, "suffix": ""})",
+    R"({"model": "m", "prompt": [[65], [66, 67]], "structured_outputs": {"choice": ["y", "n"]}})",
+    R"({"model": "m", "prompt": "a", "guided_regex": "[a-c]{1,3}"})",
+    R"({"model": "m", "prompt": "a", "structured_outputs":
+ {"grammar": "root ::= \"a\" | \"b\""}})"};
+const std::vector<std::string> kEmbeddings = {
+    R"({"model": "m", "input": ["a", "b"], "dimensions": 2, "encoding_format": "base64",
+ "pooling": "mean", "user": "u", "truncate_prompt_tokens": -1})"};
+const std::vector<std::string> kResponses = {
+    R"({"model": "m", "input": "a", "instructions": "i", "max_output_tokens": 8, "top_logprobs": 1,
+ "include": ["message.output_text.logprobs"], "metadata": {"k": "v"}, "stream": true,
+ "text": {"format": {"type": "text"}, "verbosity": "medium"}, "reasoning": {"effort": "medium"}})",
+    R"({"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+ {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]},
+ {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+ {"type": "function_call_output", "call_id": "c", "output": "r"}], "tools": [{"type": "function",
+ "name": "f", "parameters": {}, "strict": null}], "tool_choice": "required"})",
+    R"({"model": "m", "input": [{"type": "message", "role": "assistant", "id": "1", "status":
+ "completed", "content": [{"type": "output_text", "text": "a", "annotations": []}]},
+ {"role": "user", "content": "b"}], "store": true, "text": {"format": {"type": "json_schema",
+ "name": "n", "schema": {"type": "object"}}}})"};
+constexpr std::string_view kWords[] = {"assistant",
+                                       "chat_template",
+                                       "cache_salt",
+                                       "developer",
+                                       "documents",
+                                       "guided_json",
+                                       "guided_choice",
+                                       "guided_grammar",
+                                       "image_url",
+                                       "json_object",
+                                       "keep_alive",
+                                       "name",
+                                       "parameters",
+                                       "previous_response_id",
+                                       "reasoning",
+                                       "reasoning_effort",
+                                       "required",
+                                       "structured_outputs",
+                                       "text",
+                                       "tool",
+                                       "tool_calls",
+                                       "truncation",
+                                       "type",
+                                       "use_beam_search",
+                                       "<tool_call>{\\\"name\\\": ",
+                                       "</think>",
+                                       "<|end|>"};
+
+causeway::testing::FileFormat format_of(Endpoint endpoint) {
+  switch (endpoint) {
+    case Endpoint::kChat: return {kChats, kWords};
+    case Endpoint::kCompletions: return {kCompletions, kWords};
+    case Endpoint::kEmbeddings: return {kEmbeddings, kWords};
+    case Endpoint::kResponses: return {kResponses, kWords};
+  }
+  return {kChats, kWords};
+}
+
 const fleet::CatalogueEntry& model() {
   static const std::unique_ptr<fleet::CatalogueEntry> entry = [] {
-    auto made = byte_model_entry(ModelId(0), "m", Tokens(512));
+    auto made = byte_model_entry(ModelId(0), "m", Tokens(4096));
     auto chat = text::ChatTemplate::compile(std::string("{{ tools | tojson }}{{ messages }}") +
                                             kByteModelTemplate);
     CAUSEWAY_CHECK(chat.ok(), chat.error().message);
@@ -80,7 +169,8 @@ void respond(const GenerationRequest& asked, const Prepared& prepared, Choice& c
   const std::string text = choice.take_text();
   const auto tokens = choice.take_tokens();
   const auto calls = choice.take_calls();
-  const ChoiceText all{0, text, tokens, choice.finish_reason(), calls, {}, {}};
+  const std::string reasoning = choice.take_reasoning();
+  const ChoiceText all{0, text, tokens, choice.finish_reason(), calls, {}, {}, reasoning};
   std::string whole;
   ResponseWriter(head, *model().tokenizer).append_answer(whole, all, {}, 1);
   CAUSEWAY_CHECK(nlohmann::json::accept(whole));
@@ -133,12 +223,14 @@ void answer(const GenerationRequest& asked, const Prepared& prepared) {
   writer.append_answer(out, {&whole, 1}, {});
 }
 
-void fuzz(Endpoint endpoint, std::string_view body, bool keeps) {
+void fuzz(Endpoint endpoint, std::string_view input, bool keeps) {
+  const auto body = causeway::testing::edited_file(format_of(endpoint), input);
   GenerationRequest asked;
-  MaybeError error = parse_generation(endpoint, body, {.keeps_responses = keeps}, asked);
+  MaybeError error = parse_generation(endpoint, body.text, {.keeps_responses = keeps}, asked);
   Prepared prepared;
   if (!error) error = prepare(asked, model(), {}, prepared);
   if (error) {
+    CAUSEWAY_CHECK(!body.whole, error->message);
     CAUSEWAY_CHECK(error->status == 400 && !error->message.empty());
     std::string out;
     append_error(out, *error);

@@ -17,14 +17,14 @@ Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
       keeps_tokens_(asked.top_logprobs >= 0 || asked.return_token_ids),
       echo_only_(asked.echo_only()),
       min_tokens_(asked.min_tokens) {
-  if (asked.endpoint == Endpoint::kChat &&
-      formats.reasoning.format != text::ReasoningFormat::kNone) {
+  if (asked.chats() && formats.reasoning.format != text::ReasoningFormat::kNone) {
     const auto [open, close] = text::reasoning_marks(formats.reasoning.format);
-    thinking_ =
-        std::make_unique<Thinking>(Thinking{.parser = text::ReasoningParser(formats.reasoning),
-                                            .open = tokenizer.find(open).value_or(-1),
-                                            .close = tokenizer.find(close).value_or(-1),
-                                            .told = asked.include_reasoning});
+    thinking_ = std::make_unique<Thinking>(
+        Thinking{.parser = text::ReasoningParser(formats.reasoning),
+                 .open = tokenizer.find(open).value_or(-1),
+                 .close = tokenizer.find(close).value_or(-1),
+                 .told = asked.include_reasoning,
+                 .tells_tokens = asked.include_reasoning && asked.endpoint == Endpoint::kChat});
   }
   if (!asked.calls_tools) return;
   text::ToolCallParser::Options options{.format = formats.tool_calls};
@@ -82,7 +82,7 @@ void Choice::place(request::OutputToken token, std::string_view piece) {
   std::optional<PlacedToken> placed;
   if (keeps_tokens_) placed = PlacedToken{std::move(token), characters_};
   characters_ += utf8_characters(piece);
-  if (placed && (!thinking_ || thinking_->told)) {
+  if (placed && (!thinking_ || thinking_->tells_tokens)) {
     tokens_.push_back(*std::move(placed));
     placed.reset();
   }

@@ -25,7 +25,7 @@ struct PlacedToken {
 // How a model writes what is not content.
 struct AnswerFormats {
   text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // for requests that give tools
-  text::ReasoningParser::Options reasoning = {};                  // for chats
+  text::ReasoningParser::Options reasoning = {};                  // for those that chat
 };
 
 // One thread at a time. The tokenizer must outlive it.
@@ -75,7 +75,8 @@ class Choice {
     };
     text::ReasoningParser parser;
     TokenId open = -1, close = -1;  // its marks, where they are tokens
-    bool told = true;               // false: it is left out, with its tokens
+    bool told = true;               // false: it is left out
+    bool tells_tokens = true;       // those of it, too: a response's are of its text alone
     std::int64_t pushed = 0;        // bytes
     std::deque<Unsure> unsure = {};
     std::int64_t tokens = 0;
@@ -103,8 +104,8 @@ class Choice {
   bool skip_special_;
   std::unique_ptr<Tools> tools_;        // null: none are called
   std::unique_ptr<Thinking> thinking_;  // null: all is content
-  bool keeps_tokens_;  // for log-probabilities or ids
-  bool echo_only_;     // nothing that is generated is told
+  bool keeps_tokens_;                   // for log-probabilities or ids
+  bool echo_only_;                      // nothing that is generated is told
   std::int64_t min_tokens_;
   bool finished_ = false;
   std::int64_t generated_ = 0;

@@ -3,7 +3,8 @@
 //
 //   instructions                      → {role: system}
 //   message                           → a message of its role
-//   reasoning                         → reasoning_content of the assistant's message that follows
+//   reasoning                         → reasoning_content of the assistant's message that follows,
+//                                       or of an empty one
 //   function_call, one or several     → tool_calls of the assistant's message before it, or of one
 //   function_call_output              → {role: tool, tool_call_id}
 #include <algorithm>
@@ -23,7 +24,7 @@ using PartTypes = std::array<std::string_view, 2>;
 constexpr PartTypes kTextParts = {"input_text", "output_text"};
 constexpr PartTypes kReasoningParts = {"reasoning_text", "text"};
 
-// Passes over the labels that items of an earlier answer have.
+// Labels that an earlier answer's items have.
 void skip_labels(Fields& item) {
   (void)item.string("id");
   (void)item.string("status");
@@ -44,7 +45,7 @@ std::string part_text(Fields& item, std::string_view name, const Json& part, Par
   }
   const auto text = fields.string("text");
   if (!text) fields.fail("text", "must be a string");
-  // What earlier answers carry for their readers, and hints for a cache: neither is for the model.
+  // Marks in an answer for its reader, and hints for a cache.
   for (const std::string_view mark : {"annotations", "logprobs", "prompt_cache_breakpoint"}) {
     fields.value(mark);
   }
@@ -76,8 +77,10 @@ class InputItems {
 
   // The error names the item's field.
   MaybeError add(const Json& item, const std::string& path);
-  // Whether the last item was reasoning that no message followed.
-  bool lacks_message() const { return !reasoning_.empty(); }
+  // Reasoning that no message or call of the assistant's follows was cut before it said anything.
+  void end_reasoning() {
+    if (!reasoning_.empty()) push("assistant", "");
+  }
 
  private:
   void add_message(Fields& item);
@@ -104,9 +107,7 @@ MaybeError InputItems::add(const Json& item, const std::string& path) {
   const auto type = fields.string("type").value_or(item.contains("role") ? "message" : "");
   const bool of_assistant = type == "function_call" || type == "reasoning" ||
                             (type == "message" && item.value("role", Json()) == "assistant");
-  if (lacks_message() && !of_assistant) {
-    return bad_request("`" + path + "` stands behind reasoning, but is not the assistant's", path);
-  }
+  if (!of_assistant) end_reasoning();
   if (type == "message") {
     add_message(fields);
   } else if (type == "function_call") {
@@ -191,8 +192,8 @@ MaybeError add_items(const Json& items, const std::string& name, const ApiLimits
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (auto error = adder.add(items[i], name + "[" + std::to_string(i) + "]")) return error;
   }
-  if (!adder.lacks_message()) return {};
-  return bad_request("`" + name + "` ends with reasoning; send what follows it, too", name);
+  adder.end_reasoning();
+  return {};
 }
 
 void parse_input(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
@@ -210,7 +211,11 @@ void parse_input(Fields& fields, const ApiLimits& limits, GenerationRequest& out
     return fields.fail("input", "must be a string or a list of at least one item");
   }
   if (fields.failed()) return;
-  if (auto error = add_items(*input, "input", limits, messages)) fields.fail(*std::move(error));
+  if (auto error = add_items(*input, "input", limits, messages)) {
+    fields.fail(*std::move(error));
+  } else if (input->back().value("type", Json()) == "reasoning") {
+    fields.fail("input", "ends with reasoning; send what follows it, too");
+  }
 }
 
 }  // namespace causeway::server

@@ -1,5 +1,6 @@
 #include "server/api/response_writer.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -10,13 +11,13 @@
 namespace causeway::server {
 namespace {
 
-// Writes the shortest digits that read back as the same value.
+// As short as it reads back to the same.
 void append_float(std::string& out, float value) {
   char digits[32];
   out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
 }
 
-// Reasoning is part of the text here, and nothing is counted as written to a cache: both are 0.
+// Nothing is paid for what a cache holds.
 void append_response_usage(std::string& out, const Usage& usage) {
   out += "{\"input_tokens\":";
   append_json_integer(out, usage.prompt_tokens);
@@ -24,7 +25,9 @@ void append_response_usage(std::string& out, const Usage& usage) {
   append_json_integer(out, usage.cached_tokens);
   out += ",\"cache_write_tokens\":0},\"output_tokens\":";
   append_json_integer(out, usage.completion_tokens);
-  out += ",\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":";
+  out += ",\"output_tokens_details\":{\"reasoning_tokens\":";
+  append_json_integer(out, std::max<std::int64_t>(0, usage.reasoning_tokens));
+  out += "},\"total_tokens\":";
   append_json_integer(out, usage.prompt_tokens + usage.completion_tokens);
   out += '}';
 }
@@ -42,13 +45,6 @@ void append_response_error(std::string& out, const ApiError& error) {
 }
 
 }  // namespace
-
-ResponseWriter::Head::Head(const GenerationRequest& asked, const request::SamplingParams& sampling)
-    : echo(asked.response_echo),
-      temperature(sampling.temperature),
-      top_p(sampling.top_p),
-      logprobs(asked.top_logprobs >= 0),
-      kept(asked.store) {}
 
 ResponseWriter::ResponseWriter(const Head& head, const text::Tokenizer& tokenizer)
     : logprobs_(head.logprobs),
@@ -77,6 +73,7 @@ void ResponseWriter::append_news(std::string& out, const ChoiceText& news) {
     if (!held_logprobs_.empty()) held_logprobs_ += ',';
     append_scored_tokens(held_logprobs_, tokenizer_, false, news.tokens);
   }
+  append_reasoning(out, news.reasoning);
   std::string_view rest = news.text;
   std::size_t told = 0;
   for (const text::ToolCallDelta& call : news.calls) {
@@ -98,9 +95,9 @@ void ResponseWriter::append_end(std::string& out, const Usage& usage,
 
 ResponseWriter::Outcome ResponseWriter::finish(std::string& out, const Usage& usage,
                                                std::int64_t now_unix_seconds) {
-  // An empty answer is one empty message.
-  if (items_ == 0) open_message(out);
   const bool cut = finish_reason_ == "length";
+  // An answer that says nothing is a message that says nothing, unless it was cut while it thought.
+  if (!said_ && !(cut && open_)) open_text(out, Kind::kMessage);
   const std::string_view status = cut ? "incomplete" : "completed";
   close(out, status);
   const Outcome outcome = {
@@ -111,8 +108,7 @@ ResponseWriter::Outcome ResponseWriter::finish(std::string& out, const Usage& us
 
 void ResponseWriter::append_failure(std::string& out, const ApiError& error) {
   append_begin(out);
-  // The open item ends without events, so the sequence numbers of those that close() writes are
-  // given back.
+  // Its item ends without events, and so these are not counted.
   std::string untold;
   const std::int64_t sequence = sequence_;
   if (open_) close(untold, "incomplete");
@@ -135,7 +131,7 @@ void ResponseWriter::append_begin(std::string& out) {
 
 void ResponseWriter::append_text(std::string& out, std::string_view text) {
   if (text.empty()) return;
-  if (!open_ || open_->call) open_message(out);
+  if (!open_ || open_->kind != Kind::kMessage) open_text(out, Kind::kMessage);
   open_->text += text;
   begin_item_event(out, "response.output_text.delta");
   out += ",\"content_index\":0,\"delta\":";
@@ -148,9 +144,20 @@ void ResponseWriter::append_text(std::string& out, std::string_view text) {
   open_->logprobs += std::exchange(held_logprobs_, {});
 }
 
+void ResponseWriter::append_reasoning(std::string& out, std::string_view text) {
+  if (text.empty()) return;
+  if (!open_) open_text(out, Kind::kReasoning);
+  CAUSEWAY_DCHECK(open_->kind == Kind::kReasoning, "no answer thinks behind what it says");
+  open_->text += text;
+  begin_item_event(out, "response.reasoning_text.delta");
+  out += ",\"content_index\":0,\"delta\":";
+  append_json_string(out, text);
+  out += "}\n\n";
+}
+
 void ResponseWriter::append_call(std::string& out, const text::ToolCallDelta& call) {
   if (!call.name.empty()) {
-    Item item{.call = true, .id = item_id("fc_")};
+    Item item{.kind = Kind::kCall, .id = item_id("fc_")};
     item.begin = "{\"id\":\"" + item.id + "\",\"type\":\"function_call\",\"call_id\":";
     append_json_string(item.begin, call_id(call_ids_, call.index, tool_calls_));
     item.begin += ",\"name\":";
@@ -165,9 +172,11 @@ void ResponseWriter::append_call(std::string& out, const text::ToolCallDelta& ca
   out += "}\n\n";
 }
 
-void ResponseWriter::open_message(std::string& out) {
-  Item item{.call = false, .id = item_id("msg_")};
-  item.begin = "{\"id\":\"" + item.id + "\",\"type\":\"message\",\"role\":\"assistant\"";
+void ResponseWriter::open_text(std::string& out, Kind kind) {
+  const bool reasoning = kind == Kind::kReasoning;
+  Item item{.kind = kind, .id = item_id(reasoning ? "rs_" : "msg_")};
+  item.begin = "{\"id\":\"" + item.id + "\",\"type\":";
+  item.begin += reasoning ? R"("reasoning","summary":[])" : R"("message","role":"assistant")";
   open(out, std::move(item));
   begin_item_event(out, "response.content_part.added");
   out += ",\"content_index\":0,\"part\":";
@@ -179,36 +188,25 @@ void ResponseWriter::open(std::string& out, Item item) {
   if (open_) close(out, "completed");
   open_ = std::move(item);
   ++items_;
+  said_ = said_ || open_->kind != Kind::kReasoning;
   begin_event(out, "response.output_item.added");
   out += ",\"output_index\":";
   append_json_integer(out, items_ - 1);
   out += ",\"item\":";
   out += open_->begin;
-  out += open_->call ? R"(,"arguments":"")" : R"(,"content":[])";
+  out += open_->kind == Kind::kCall ? R"(,"arguments":"")" : R"(,"content":[])";
   out += ",\"status\":\"in_progress\"}}\n\n";
 }
 
 void ResponseWriter::close(std::string& out, std::string_view status) {
   CAUSEWAY_DCHECK(open_.has_value());
-  if (open_->call) {
+  if (open_->kind == Kind::kCall) {
     begin_item_event(out, "response.function_call_arguments.done");
     out += ",\"arguments\":";
     append_json_string(out, open_->text);
     out += "}\n\n";
   } else {
-    // Of a stop string's tokens, whose text is not told.
-    if (!open_->logprobs.empty() && !held_logprobs_.empty()) open_->logprobs += ',';
-    open_->logprobs += std::exchange(held_logprobs_, {});
-    begin_item_event(out, "response.output_text.done");
-    out += ",\"content_index\":0,\"text\":";
-    append_json_string(out, open_->text);
-    out += ",\"logprobs\":[";
-    out += open_->logprobs;
-    out += "]}\n\n";
-    begin_item_event(out, "response.content_part.done");
-    out += ",\"content_index\":0,\"part\":";
-    append_part(out);
-    out += "}\n\n";
+    close_text(out);
   }
   begin_event(out, "response.output_item.done");
   out += ",\"output_index\":";
@@ -221,9 +219,37 @@ void ResponseWriter::close(std::string& out, std::string_view status) {
   open_.reset();
 }
 
-void ResponseWriter::append_part(std::string& out) const {
-  out += R"({"type":"output_text","text":)";
+// Its text, and the part that is all of it.
+void ResponseWriter::close_text(std::string& out) {
+  const bool message = open_->kind == Kind::kMessage;
+  if (message) {
+    // Of a stop string's tokens, whose text is not told.
+    if (!open_->logprobs.empty() && !held_logprobs_.empty()) open_->logprobs += ',';
+    open_->logprobs += std::exchange(held_logprobs_, {});
+  }
+  begin_item_event(out, message ? "response.output_text.done" : "response.reasoning_text.done");
+  out += ",\"content_index\":0,\"text\":";
   append_json_string(out, open_->text);
+  if (message) {
+    out += ",\"logprobs\":[";
+    out += open_->logprobs;
+    out += ']';
+  }
+  out += "}\n\n";
+  begin_item_event(out, "response.content_part.done");
+  out += ",\"content_index\":0,\"part\":";
+  append_part(out);
+  out += "}\n\n";
+}
+
+void ResponseWriter::append_part(std::string& out) const {
+  const bool message = open_->kind == Kind::kMessage;
+  out += message ? R"({"type":"output_text","text":)" : R"({"type":"reasoning_text","text":)";
+  append_json_string(out, open_->text);
+  if (!message) {
+    out += '}';
+    return;
+  }
   out += ",\"annotations\":[],\"logprobs\":[";
   out += open_->logprobs;
   out += "]}";
@@ -231,7 +257,7 @@ void ResponseWriter::append_part(std::string& out) const {
 
 void ResponseWriter::append_item(std::string& out, std::string_view status) const {
   out += open_->begin;
-  if (open_->call) {
+  if (open_->kind == Kind::kCall) {
     out += ",\"arguments\":";
     append_json_string(out, open_->text);
   } else {
@@ -298,7 +324,7 @@ void ResponseWriter::begin_item_event(std::string& out, std::string_view type) {
   append_json_integer(out, items_ - 1);
 }
 
-// The id of the next item to be opened.
+// Of the next one to be opened.
 std::string ResponseWriter::item_id(std::string_view prefix) const {
   return std::string(prefix) + id_ + "_" + std::to_string(items_);
 }

@@ -1,10 +1,14 @@
 // Writes answers of /v1/responses, whole or as server-sent events: items, in the order in which the
 // model wrote them.
 //
-//   "Let me see. "           → item 0, a message: one part that is its text
-//   a call of get_weather    → item 1, a function_call: its arguments
+//   what a thinking model thinks → item 0, reasoning: one part that is its text
+//   "Let me see. "               → item 1, a message: likewise
+//   a call of get_weather        → item 2, a function_call: its arguments
 //
 //   response.created, response.in_progress
+//   of reasoning: response.output_item.added, response.content_part.added,
+//                 response.reasoning_text.delta …, response.reasoning_text.done,
+//                 response.content_part.done, response.output_item.done
 //   of a message: response.output_item.added, response.content_part.added,
 //                 response.output_text.delta …, response.output_text.done,
 //                 response.content_part.done, response.output_item.done
@@ -60,8 +64,9 @@ class ResponseWriter {
   std::string take_whole() { return std::exchange(whole_, {}); }
 
  private:
+  enum class Kind { kReasoning, kMessage, kCall };
   struct Item {
-    bool call = false;
+    Kind kind = Kind::kMessage;
     std::string id = {};
     std::string begin = {};     // JSON of what is known from its start; its status closes it
     std::string text = {};      // or arguments
@@ -78,12 +83,14 @@ class ResponseWriter {
   // Ends the last item, and the answer.
   Outcome finish(std::string& out, const Usage& usage, std::int64_t now_unix_seconds);
   void append_text(std::string& out, std::string_view text);
+  void append_reasoning(std::string& out, std::string_view text);
   void append_call(std::string& out, const text::ToolCallDelta& call);
-  void open_message(std::string& out);
+  // A message or reasoning.
+  void open_text(std::string& out, Kind kind);
   void open(std::string& out, Item item);
   // Of the open item.
   void close(std::string& out, std::string_view status);
-  void append_delta(std::string& out, std::string_view type, std::string_view delta);
+  void close_text(std::string& out);
   void append_part(std::string& out) const;
   void append_item(std::string& out, std::string_view status) const;
   void append_response(std::string& out, const Outcome& outcome) const;
@@ -103,11 +110,12 @@ class ResponseWriter {
   std::string whole_;
   std::string_view finish_reason_;
   bool begun_ = false;
-  std::int64_t sequence_ = 0;   // of the next event
-  std::int64_t items_ = 0;      // opened
-  std::string closed_;          // JSON of those that have ended, separated by commas
-  std::optional<Item> open_;    // the last
-  std::string held_logprobs_;   // of tokens whose text has not come yet
+  bool said_ = false;          // a message or a call
+  std::int64_t sequence_ = 0;  // of the next event
+  std::int64_t items_ = 0;     // opened
+  std::string closed_;         // JSON of those that have ended, separated by commas
+  std::optional<Item> open_;   // the last
+  std::string held_logprobs_;  // of tokens whose text has not come yet
 };
 
 }  // namespace causeway::server

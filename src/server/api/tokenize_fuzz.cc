@@ -1,10 +1,13 @@
-// Any bytes as a body of /tokenize or /detokenize, or as the target of a request with its query.
-// The first byte picks which. What is answered is JSON; a text's tokens give the text again.
+// Any bytes as a body of /tokenize or /detokenize, or as the target of a request with its query,
+// and changes of such (edited_file.h). The first byte picks which. What is answered is JSON; a
+// text's tokens give the text again.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
+#include "base/testing/edited_file.h"
 #include "engine/slice_handle.h"
 #include "server/api/admin_body.h"
 #include "server/api/route.h"
@@ -17,6 +20,22 @@ namespace causeway::server {
 namespace {
 
 using nlohmann::json;
+
+const std::vector<std::string> kTokenize = {
+    R"({"model": "m", "prompt": "a b", "add_special_tokens": false, "return_token_strs": true})",
+    R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}],
+ "add_generation_prompt": false, "continue_final_message": true,
+ "chat_template_kwargs": {"x": [1]}})"};
+const std::vector<std::string> kDetokenize = {R"({"model": "m", "tokens": [104, 105, 256, 257]})"};
+const std::vector<std::string> kTargets = {"/v1/models/m%2Fn?x=1",
+                                           "/health?deep=1",
+                                           "/sleep?level=2&mode=wait",
+                                           "/wake_up?tags=weights",
+                                           "http://h:1/v1/chat/completions?autoload=false#f",
+                                           "/v1/responses/resp_1"};
+constexpr std::string_view kWords[] = {"prompt",    "messages",     "tokens",    "tools",
+                                       "195, 169",  "65",           "/v1/score", "%C3%A9",
+                                       "&autoload", "/admin/models"};
 
 class NoSink final : public engine::OutputSink {
  public:
@@ -113,7 +132,11 @@ void fuzz_target(std::string_view target) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace causeway::server;  // NOLINT: the fuzzer's entry must be global
   if (size == 0) return 0;
-  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::vector<std::string>* const kinds[] = {&kTokenize, &kDetokenize, &kTargets};
+  const std::string text =
+      causeway::testing::edited_file({*kinds[data[0] % 3], kWords},
+                                     {reinterpret_cast<const char*>(data) + 1, size - 1})
+          .text;
   switch (data[0] % 3) {
     case 0: fuzz_tokenize(text); break;
     case 1: ask(answer_detokenize, text); break;

@@ -86,7 +86,9 @@ class Generation {
   Usage usage() const;
   // Whether the answer parts reasoning from content: a chat of a model that thinks.
   bool parts_reasoning() const {
-    return answer_.endpoint == Endpoint::kChat && prepared_.model != nullptr &&
+    const bool chats =
+        answer_.endpoint == Endpoint::kChat || answer_.endpoint == Endpoint::kResponses;
+    return chats && prepared_.model != nullptr &&
            prepared_.model->reasoning != text::ReasoningFormat::kNone;
   }
   // Keeps of an embedding that has come the dimensions that were asked for, scaled to length 1.
@@ -123,7 +125,7 @@ class Generation {
   std::optional<AnswerWriter> writer_;
   std::unique_ptr<ResponseWriter> response_;  // instead of it: Endpoint::kResponses
   std::unique_ptr<KeptResponse> to_keep_;     // null: it is not to be kept
-  bool begun_ = false;  // the head of the events has been written
+  bool begun_ = false;                        // the head of the events has been written
   Nanos next_keep_alive_;
 };
 

@@ -1,14 +1,42 @@
-// Any bytes as what a client sends: the server's own parser settings, routing and checks, without
-// sockets. The bytes arrive in two pieces, cut where the first byte says.
+// Any bytes as what a client sends, and changes of requests (edited_file.h): the server's own
+// parser settings, routing and checks, without sockets. The bytes arrive in two pieces, cut where
+// the first byte says.
 #include <algorithm>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "base/testing/edited_file.h"
 #include "server/http/answer_head.h"
 #include "server/http/incoming.h"
 
 namespace causeway::server {
 namespace {
+
+const std::vector<std::string> kRequests = {
+    "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost:8000\r\nAuthorization: Bearer key\r\n"
+    "Content-Type: application/json\r\nx-slo-ttft-ms: 500\r\nx-slo-tpot-ms: 50\r\n"
+    "x-slo-ttft-slack: 0.5\r\nx-slo-tpot-slack: -1\r\ntraceparent: "
+    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\ntracestate: a=b,c=d\r\n"
+    "Content-Length: 2\r\n\r\n{}",
+    "POST /admin/models/load HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\n"
+    "Authorization: Bearer admin\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    "2;a=b\r\n{}\r\n0\r\nT: x\r\n\r\n",
+    "GET /v1/models/a%2Fb?x=1 HTTP/1.0\r\nConnection: keep-alive\r\nx-admin-key: admin\r\n\r\n"};
+constexpr std::string_view kWords[] = {"\r\n",
+                                       "\r\nHost: x",
+                                       "Transfer-Encoding: gzip, chunked",
+                                       "Content-Length: 7",
+                                       "x-slo-ttft-ms: 1e9",
+                                       "Upgrade: h2c",
+                                       "HTTP/1.0",
+                                       "DELETE",
+                                       "HEAD",
+                                       "CONNECT",
+                                       "/metrics",
+                                       ": ",
+                                       "FFFFFFFFFFFFFFFF\r\n"};
 
 const ServerOptions& options() {
   static const ServerOptions all = [] {
@@ -67,9 +95,12 @@ void fuzz(std::string_view bytes, std::size_t cut, Door door) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  const std::size_t cut = data[0] % size;
-  causeway::server::fuzz(
-      {reinterpret_cast<const char*>(data) + 1, size - 1}, std::min(cut, size - 1),
-      data[0] % 2 == 0 ? causeway::server::Door::kPublic : causeway::server::Door::kAdmin);
+  using causeway::server::Door;
+  const std::string sent =
+      causeway::testing::edited_file({causeway::server::kRequests, causeway::server::kWords},
+                                     {reinterpret_cast<const char*>(data) + 1, size - 1})
+          .text;
+  causeway::server::fuzz(sent, data[0] % (sent.size() + 1),
+                         data[0] % 2 == 0 ? Door::kPublic : Door::kAdmin);
   return 0;
 }

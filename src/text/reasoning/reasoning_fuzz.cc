@@ -1,13 +1,22 @@
-// Any text through the parser of reasoning, in any format: cut where the first bytes say it gives
-// what it gives whole; nothing is invented, and content is the end of the text.
+// Any text, and changes of answers with thinking (edited_file.h), through the parser of reasoning,
+// in any format: cut where the first bytes say it gives what it gives whole; nothing is invented,
+// and content is the end of the text.
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
+#include "base/testing/edited_file.h"
 #include "text/reasoning/reasoning_parser.h"
 
 namespace causeway::text {
 namespace {
+
+const std::vector<std::string> kAnswers = {"<think>\nLet me see.\n</think>\n\nIt is 4.",
+                                           " [THINK]Well, [/THINK] yes <think>no</think>",
+                                           "so it is\n</think>\n\n"};
+constexpr std::string_view kWords[] = {"<think>",  "</think>", "[THINK]",
+                                       "[/THINK]", "\n\n",     "</thin"};
 
 struct PartedText {
   std::string reasoning, content;
@@ -40,7 +49,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const ReasoningParser::Options options{.format = static_cast<ReasoningFormat>(data[0] % 4),
                                          .begun = data[0] / 4 % 2 == 1};
-  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const std::string text =
+      causeway::testing::edited_file({kAnswers, kWords},
+                                     {reinterpret_cast<const char*>(data) + 2, size - 2})
+          .text;
   const PartedText whole = part_text(options, text, text.size() + 1);
   CAUSEWAY_CHECK(part_text(options, text, data[1] % 32 + 1u) == whole);
   CAUSEWAY_CHECK(whole.reasoning.size() + whole.content.size() <= text.size());

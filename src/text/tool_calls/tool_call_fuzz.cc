@@ -1,16 +1,31 @@
-// Any text through the parser of tool calls, in any format: cut where the first bytes say it gives
+// Any text, and changes of answers with calls (edited_file.h), through the parser of tool calls, in
+// any format: cut where the first bytes say it gives
 // what it gives whole; arguments of calls that are told whole are JSON objects; nothing is
 // invented.
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
+#include "base/testing/edited_file.h"
 #include "text/tool_calls/tool_call_parser.h"
 
 namespace causeway::text {
 namespace {
+
+const std::vector<std::string> kAnswers = {
+    "Let me see. <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"\\u00e9\", null]}}\n"
+    "</tool_call>\n<tool_call>{\"arguments\": {}, \"name\": \"g\"}</tool_call> Done.",
+    "{\"name\": \"f\", \"parameters\": {\"a\": {\"b\": \"}\"}}}; {\"name\": \"g\", \"parameters\": "
+    "{}}",
+    "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"x\": -1.5e3}}",
+    "So: [TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": true}, \"id\": \"123456789\"}, "
+    "{\"name\": \"g\", \"arguments\": {}}]"};
+constexpr std::string_view kWords[] = {
+    "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]",   "name",    "arguments",
+    "parameters",  "; ",           "\\u0001",        "\\ud83d\\ude00", "\\ud800", "\xC3\xA9"};
 
 struct Parsed {
   std::string content, names, arguments;
@@ -59,7 +74,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                                       ? ToolCallParser::Pieces::kWhole
                                                       : ToolCallParser::Pieces::kAsTheyCome,
                                         .calls_max = data[0] / 8 % 2 == 0 ? 1 << 20 : 1};
-  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const std::string text =
+      causeway::testing::edited_file({kAnswers, kWords},
+                                     {reinterpret_cast<const char*>(data) + 2, size - 2})
+          .text;
   const Parsed whole = parse(options, text, text.size() + 1);
   CAUSEWAY_CHECK(parse(options, text, data[1] % 32 + 1u) == whole);
   CAUSEWAY_CHECK(whole.content.size() + whole.arguments.size() <= text.size());

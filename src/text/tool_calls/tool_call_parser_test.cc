@@ -258,6 +258,19 @@ TEST(ToolCallParser, HoldsBackLittle) {
   EXPECT_EQ(deep.take_content(), nested);
 }
 
+// As a form that forces the call writes it: a name has 128 bytes at most, of which each may need
+// six.
+TEST(ToolCallParser, NamesMayBeLongWhereTheyAreEscaped) {
+  std::string written;
+  for (int i = 0; i < 128; ++i) written += "\\u0001";
+  const std::string call = R"(<tool_call>{"name": ")" + written + R"(", "arguments": {}})";
+  ToolCallParser parser({.format = ToolCallFormat::kHermes});
+  parser.push(call + "</tool_call>");
+  const auto calls = parser.take_calls();
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].name, std::string(128, '\x01'));
+}
+
 // Random texts of pieces of calls: cuts do not matter, and what is a call in whole is one in
 // pieces.
 TEST(ToolCallParser, RandomTextsCutAnywhere) {

@@ -15,7 +15,7 @@ class ToolCallReader {
     kDone,    // the object has ended, and is a call
     kBroken,  // it is none: no JSON object, a member missing, twice or of another type
   };
-  static constexpr std::size_t kNameBytesMax = 256;
+  static constexpr std::size_t kNameBytesMax = 1024;
 
   // After kDone and kBroken nothing more may come.
   State push(char c);
