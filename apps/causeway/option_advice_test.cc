@@ -104,7 +104,7 @@ TEST(OptionAdvice, OfMigInstances) {
   for (const char* name : {"GPU-1", "MIG-1"}) {
     const auto number = topology::number_of_gpu(name, gpus, seen);
     ASSERT_FALSE(number.ok());
-    EXPECT_THAT(with_options(number.error().message), HasSubstr("(see --slices MIG-…;MIG-… --iso"));
+    EXPECT_THAT(with_options(number.error().message), HasSubstr("(see --slices MIG-…;MIG-…"));
   }
 }
 

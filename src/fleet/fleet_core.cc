@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/dcheck.h"
 #include "fleet/fleet_core_state.h"
+#include "request/onset.h"
 
 namespace causeway::fleet {
 namespace {
@@ -69,13 +70,16 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
 }
 
 Nanos FleetCore::State::onset_of(const RequestArrived& event) const {
-  const Nanos slack = nanos_from_seconds(event.slo.ttft_slack * to_seconds(event.slo.ttft));
-  return event.arrival + time.skew() + slack;
+  return request::lags_from(event.arrival + time.skew(), event.slo.ttft, event.slo.ttft_slack);
 }
 
 void FleetCore::State::enter(Model& model, ModelPhase phase) {
   loads_under_way += is_under_way(phase) - is_under_way(model.phase);
   CAUSEWAY_DCHECK(loads_under_way >= 0, "more loads end than begin");
+  if (!may_follow(model.phase, phase) && wrong_change.empty()) {
+    wrong_change = "model " + std::to_string(model.id.value) + " goes from " +
+                   std::string(name_of(model.phase)) + " to " + std::string(name_of(phase));
+  }
   in_phase[static_cast<std::size_t>(model.phase)] -= 1;
   in_phase[static_cast<std::size_t>(phase)] += 1;
   model.phase = phase;

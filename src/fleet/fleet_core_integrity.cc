@@ -1,5 +1,7 @@
 // Every invariant of a FleetCore, the slow way.
 #include <algorithm>
+#include <array>
+#include <cstdint>
 
 #include "fleet/fleet_core_state.h"
 
@@ -12,7 +14,44 @@ bool same_candidate(const UnloadCandidate& a, const UnloadCandidate& b) {
   return a.model == b.model && a.bytes == b.bytes && a.cost == b.cost && a.last_used == b.last_used;
 }
 
+constexpr auto kPhases = static_cast<std::size_t>(ModelPhase::kDropping) + 1;
+using PhaseSet = std::uint32_t;
+
+constexpr PhaseSet bit_of(ModelPhase phase) { return PhaseSet{1} << static_cast<unsigned>(phase); }
+template <typename... Phases>
+constexpr PhaseSet phases(Phases... named) {
+  return (bit_of(named) | ...);
+}
+
+// By the phase before. docs/design/fleet.md, "A model's way", says why each may be.
+constexpr std::array<PhaseSet, kPhases> phases_after() {
+  using enum ModelPhase;
+  std::array<PhaseSet, kPhases> after = {};
+  const auto set = [&after](ModelPhase from, PhaseSet to) {
+    after[static_cast<std::size_t>(from)] = to;
+  };
+  set(kCold, phases(kQueued));
+  set(kHome, phases(kQueued, kDropping));
+  set(kQueued, phases(kMeasuring, kWaiting, kHome, kCold));
+  set(kMeasuring, phases(kWaiting, kCold));
+  set(kWaiting, phases(kPlaced, kReady, kHome, kCold));
+  set(kPlaced, phases(kLoading, kReady, kWaiting));
+  set(kLoading, phases(kReady, kQueued, kHome, kCold));
+  set(kReady, phases(kReady, kPlaced, kClosing, kMigrating, kDraining, kLeaving, kQueued, kHome));
+  set(kClosing, phases(kReady, kQueued, kHome));
+  set(kMigrating, phases(kReady, kPlaced, kClosing, kQueued, kHome));
+  set(kDraining, phases(kReady, kLeaving, kClosing, kQueued, kHome));
+  set(kLeaving, phases(kReady, kQueued, kHome, kCold));
+  set(kDropping, phases(kCold, kQueued));
+  return after;
+}
+constexpr std::array<PhaseSet, kPhases> kAfter = phases_after();
+
 }  // namespace
+
+bool may_follow(ModelPhase from, ModelPhase to) {
+  return (kAfter[static_cast<std::size_t>(from)] & bit_of(to)) != 0;
+}
 
 Status FleetCore::State::check_model(const Model& model) const {
   const std::string name =
@@ -225,6 +264,7 @@ Status FleetCore::State::check_sums() {
 
 Status FleetCore::check_integrity() const {
   State& state = *state_;
+  if (!state.wrong_change.empty()) return broken(state.wrong_change);
   for (const State::Model& model : state.models) CAUSEWAY_TRY(state.check_model(model));
   for (std::size_t i = 0; i < state.slices.size(); ++i) CAUSEWAY_TRY(state.check_slice(i));
   CAUSEWAY_TRY(state.check_resizing());

@@ -24,6 +24,10 @@ inline bool is_under_way(ModelPhase phase) {
   return phase == ModelPhase::kMeasuring || phase == ModelPhase::kLoading;
 }
 
+// Whether a model may go from one phase to another (fleet_core_integrity.cc); the design page draws
+// it. One that serves may come to serve elsewhere, without another phase between.
+bool may_follow(ModelPhase from, ModelPhase to);
+
 class FleetCore::State {
  public:
   struct Model {
@@ -261,6 +265,7 @@ class FleetCore::State {
   std::optional<RequestId> rereading;
   std::set<ModelId> moving;          // models that neither rest nor serve
   std::int64_t loads_under_way = 0;  // how many of them the loader has
+  std::string wrong_change;          // the first that may_follow() refuses; empty: there was none
   // How many models have entered each phase and not left it.
   std::array<std::int64_t, static_cast<std::size_t>(ModelPhase::kDropping) + 1> in_phase = {};
   FleetView view;                    // of models that take something of their slice

@@ -497,6 +497,31 @@ TEST_F(FleetCoreTest, TheInitialActiveSetIsByRateAndKeepsWithinTheLink) {
   EXPECT_EQ(measured(1), "unload 2 0") << "but for a request one gives way";
 }
 
+// Two GPUs with a link each. What is asked for most comes first, and where less is.
+TEST_F(FleetCoreTest, ModelsAreSpreadOverGpusByHeat) {
+  places_ = 0;
+  spec_.models.resize(4);
+  for (const auto& [model, rate] : {std::pair{0, 1.0}, {1, 9.0}, {2, 2.0}, {3, 8.0}}) {
+    ModelSpec& spec = spec_.models[static_cast<std::size_t>(model)];
+    spec.weights = Bytes(40);
+    spec.slo.tpot = seconds(1);
+    spec.rate = rate;
+  }
+  spec_.slices.resize(2);
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    SliceSpec& slice = spec_.slices[static_cast<std::size_t>(gpu)];
+    slice.memory = Bytes(1000);
+    slice.memory_bytes_per_second = 100;
+    slice.link = LinkId(gpu);
+    spec_.links.push_back({.bytes_per_second = 100});
+  }
+  start(4, 2, {.loads_max = 4, .moves = true});
+  for (int model = 0; model < 4; ++model) on(ModelWanted{ModelId(model)});
+  std::string placed;
+  for (const int model : {1, 3, 2, 0}) placed += measured(model) + "; ";
+  EXPECT_EQ(placed, "load 1 0; load 3 1; load 2 0; load 0 1; ");
+}
+
 TEST_F(FleetCoreTest, BestEffortPredictsItsTpot) {
   spec_.models.resize(1);
   spec_.models[0].weights = Bytes(300);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "request/onset.h"
 
 namespace causeway::schedule {
 namespace {
@@ -48,7 +49,7 @@ class Rotary final : public RotationPolicy {
       return {.slope = facts.alpha, .onset = facts.last_token + ahead(facts) + slack};
     }
     const double share = facts.late ? options_.late_after : slo.ttft_slack;
-    return {.slope = 1, .onset = facts.arrival + share_of(slo.ttft, share)};
+    return {.slope = 1, .onset = request::lags_from(facts.arrival, slo.ttft, share)};
   }
   double inside(const SequenceFacts& facts) const override {
     return static_cast<double>(facts.running_since.count);

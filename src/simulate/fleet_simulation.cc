@@ -95,7 +95,7 @@ bool FleetSimulation::resumes(const FleetSimulationOptions& options) {
 }
 
 std::int64_t FleetSimulation::places_max(const FleetSimulationOptions& options) {
-  if (options.gpu_parts) return slice::kPartsMax;
+  if (options.gpu_parts) return parts_most(*options.gpu_parts);
   return parts_most(options.faults, options.slices) * options.machines;
 }
 
@@ -422,17 +422,18 @@ Status check_parts(const FleetSimulationOptions& options) {
       !options.fleet.moves) {
     return invalid_argument("a GPU in parts is one machine, on which models move");
   }
-  if (parts.parts < 1 || parts.parts > slice::kPartsMax || gpu.unit < 1 ||
-      gpu.units < slice::kPartsMax || gpu.units * gpu.unit > gpu.processors) {
+  const int most = parts.resizes ? slice::kPartsMax : gpu.units;
+  if (parts.parts < 1 || parts.parts > most || gpu.unit < 1 || gpu.units < slice::kPartsMax ||
+      gpu.units * gpu.unit > gpu.processors) {
     return invalid_argument(
-        fmt::format("a GPU is divided into 1 to {} parts of whole units", slice::kPartsMax));
+        fmt::format("a GPU is divided into 1 to {} parts of whole units", most));
   }
   return {};
 }
 
 // Slices of each size that the faults divide machines into.
 Status check_changes(const FleetSimulationOptions& options) {
-  const std::int64_t most = options.gpu_parts ? slice::kPartsMax : kSlicesMax;
+  const std::int64_t most = options.gpu_parts ? parts_most(*options.gpu_parts) : kSlicesMax;
   CAUSEWAY_TRY(check_faults(options.faults, options.machines, most));
   for (const FleetFault& fault : options.faults) {
     // A step that reads at home divides the link as it is with copies beside it (home_read.h).

@@ -7,6 +7,9 @@
 #include "slice/sm_rates.h"
 
 namespace causeway::simulate {
+
+int parts_most(const GpuPartsOptions& options) { return std::max(options.parts, slice::kPartsMax); }
+
 HardwareProfile part_of(const HardwareProfile& machine, const slice::SliceGpu& gpu, int parts) {
   if (parts == 1) return machine;
   const int processors = slice::parts_of(gpu, 0, parts).front().processors;
@@ -31,7 +34,7 @@ GpuParts::GpuParts(const GpuPartsOptions& options, const SimulationOptions& whol
   gpu_.flops_per_second_each = whole.profile.flops_per_second * each;
   gpu_.bytes_per_second_each = whole.profile.memory_bytes_per_second * each;
   gpu_.memory = whole.profile.memory;
-  for (int parts = 1; parts <= slice::kPartsMax; ++parts) {
+  for (int parts = 1; parts <= parts_most(options); ++parts) {
     SimulationOptions& slice = by_parts_.emplace_back(whole);
     slice.profile = part_of(whole.profile, options.gpu, parts);
     slice.kv_memory = whole.kv_memory / parts;

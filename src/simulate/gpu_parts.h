@@ -1,5 +1,6 @@
-// A GPU that is divided into parts of its SMs, which `--slices auto` divides anew while it serves:
-// what `slice::choose_layout` decides of the demand that is measured, in virtual time.
+// A GPU that is divided into equal parts of its SMs, as green contexts are, and which `--slices
+// auto` divides anew while it serves: what `slice::choose_layout` decides of the demand that is
+// measured, in virtual time.
 //
 //   share of the SMs     0   16/132   32/132   56/132   1
 //   of HBM's bandwidth   0    0.54     0.77     0.89    1     a part that is alone
@@ -22,12 +23,15 @@ namespace causeway::simulate {
 inline constexpr slice::SliceGpu kH100Parts = {.processors = 132, .unit = 8, .units = 15};
 
 struct GpuPartsOptions {
-  slice::SliceGpu gpu;                             // processors, and which of them parts may have
-  int parts = 1;                                   // at the start
+  slice::SliceGpu gpu;  // processors, and which of them parts may have
+  int parts = 1;        // at the start, no more than it has units; kPartsMax if it `resizes`
   std::optional<slice::LayoutRules> resizes = {};  // nullopt: it stays as it is
   Nanos drain_max = seconds(3);                    // of what runs when parts are to change
   Nanos reopen = seconds(2);                       // from then until the others serve
 };
+
+// Into how many parts it may be divided, at the start or later.
+int parts_most(const GpuPartsOptions& options);
 
 // The profile of one of so many parts.
 HardwareProfile part_of(const HardwareProfile& machine, const slice::SliceGpu& gpu, int parts);

@@ -78,6 +78,31 @@ TEST(GpuParts, APartReadsMoreThanItsShareOfTheProcessors) {
   EXPECT_NEAR(half.memory_bytes_per_second / whole.memory_bytes_per_second, 0.89, 1e-9);
   EXPECT_EQ(half.memory, whole.memory / 2);
   EXPECT_EQ(part_of(whole, kH100Parts, 1).name, whole.name);
+  const HardwareProfile quarter = part_of(whole, kH100Parts, 4);
+  EXPECT_NEAR(quarter.flops_per_second / whole.flops_per_second, 24.0 / 132, 1e-9);
+  EXPECT_NEAR(quarter.memory_bytes_per_second / whole.memory_bytes_per_second, 0.655, 1e-9);
+  EXPECT_EQ(quarter.name, "h100, 24 SMs");
+}
+
+// Short of bandwidth all get a quarter of it; one alone reads more, and computes less than that.
+TEST(GpuParts, FourPartsAreSlowerForPromptsAndFasterForTokensThanQuarters) {
+  Workload workload;
+  add({0, Nanos(0), seconds(20), 1, Tokens(1000), Tokens(50), millis(100)}, workload);
+  FleetSimulationOptions quarters = gpu_in(1);
+  quarters.gpu_parts.reset();
+  quarters.slices = 4;
+  quarters.slice.profile = slice_of(quarters.slice.profile, 4);
+  quarters.slice.kv_memory = gib(2);
+  FleetSimulationOptions in_parts = gpu_in(4);
+  in_parts.slice.kv_memory = gib(8);
+  const auto parts = run_fleet(in_parts, workload).value();
+  const auto equal = run_fleet(quarters, workload).value();
+  EXPECT_EQ(parts.slices, 4);
+  EXPECT_EQ(parts.serving.total.completed, std::ssize(workload));
+  const auto p50 = [](const Histogram& times) { return to_seconds(Nanos(times.percentile(0.5))); };
+  const LatencyReport &of_parts = parts.serving.total, &of_equal = equal.serving.total;
+  EXPECT_GT(p50(of_parts.ttft), 1.2 * p50(of_equal.ttft));
+  EXPECT_LT(p50(of_parts.tpot), 0.5 * p50(of_equal.tpot));
 }
 
 TEST(SharedMemory, GivesEachItsOwnAsLongAsTheOthersLeaveIt) {
@@ -166,8 +191,10 @@ TEST(GpuParts, RefusesWhatIsNotOneMachineInWholeUnits) {
   FleetSimulationOptions options = gpu_in(1);
   options.machines = 2;
   EXPECT_FALSE(run_fleet(options, {}).ok());
-  options = gpu_in(3);
-  EXPECT_FALSE(run_fleet(options, {}).ok());
+  options = gpu_in(16);
+  EXPECT_FALSE(run_fleet(options, {}).ok()) << "it has 15 units";
+  options = gpu_in(3, true);
+  EXPECT_FALSE(run_fleet(options, {}).ok()) << "what decides knows halves alone";
   options = gpu_in(2);
   options.gpu_parts->gpu.units = 1;
   EXPECT_FALSE(run_fleet(options, {}).ok());

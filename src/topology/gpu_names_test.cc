@@ -127,6 +127,7 @@ TEST(GpuNames, OfSlicesAreReplaced) {
     EXPECT_EQ(numbered(text), text);
   }
   EXPECT_EQ(numbered("0:all;GPU-8f3c:1x8+1x16;"), "0:all;1:1x8+1x16;");
+  EXPECT_EQ(numbered("0:all;GPU-8f99:2x56"), "0:all;0:2x56");  // twice: parse_slices() says so
   EXPECT_EQ(numbered("GPU-8f3c"), "GPU-8f3c");  // no GPU's slices: parse_slices() says so
   EXPECT_THAT(numbered("0:all;GPU-77:all"), HasSubstr("refused: there is no GPU 'GPU-77'"));
 }

@@ -272,6 +272,11 @@ class Catalogue(ModelsFolder):
              r"--switching: weights are read where they are.*--weights-memory-bytes"),
             ((*one, *TINY_MEMORY, *TWO_CACHED, "--switching", "reload", "--isolate"), 2,
              r"--switching: worker processes bring layers"),
+            # MIG instances are in worker processes, unasked.
+            ((*one, *TINY_MEMORY, *TWO_CACHED, "--switching", "reload", "--slices", "MIG-8f3c"), 2,
+             r"--switching: worker processes bring layers.*MIG instances"),
+            ((*one, *TINY_MEMORY, "--slices", "MIG-8f3c;MIG-01"), 2,
+             r"--slices name a GPU, and models run on the CPU: add --device cuda"),
             ((*one, *TINY_MEMORY[:4], "--pool-memory-bytes", "64kb"), 1,
              r"needs \d+ KiB.*pool's 64 KiB.*--pool-memory-bytes"),
         ]

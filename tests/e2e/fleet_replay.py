@@ -2,8 +2,8 @@
 """A catalogue of many models, served by a whole GPU and by slices, and asked in Zipf's order.
 
 Writes figures as `causeway bench` does: who kept the targets, and how long the slowest waited. With
---baseline also on the first of the slices with other options, such as "--switching reload". With
---kills also from a worker process that is killed (kill -9) so often meanwhile: how long it took to
+--simulated also how far the simulator is from that. With --baseline also on the first of the slices
+with other options, such as "--switching reload" or "--isolate". With --kills also from a worker process that is killed (kill -9) so often meanwhile: how long it took to
 serve again, and each part of that.
 CAUSEWAY_BINARY and CAUSEWAY_TEST_DEVICE as in running_server.py.
 """
@@ -22,8 +22,8 @@ from running_server import TINY_MEMORY, RunningServer, run_causeway
 
 TTFT_MS, TPOT_MS = 1000, 100
 WANTED = {"first token within 1 s": 99, "tokens within 100 ms": 95, "answered": 100}
-MEMORY = ("--pool-memory-bytes", "96gb", "--weights-memory-bytes", "16gb",
-          "--kv-cache-memory-bytes", "8gb")
+SLICE_MEMORY = ("--weights-memory-bytes", "16gb", "--kv-cache-memory-bytes", "8gb")
+MEMORY = ("--pool-memory-bytes", "96gb", *SLICE_MEMORY)
 KILLED = ("--isolate", "--scheduling-policy", "rotary", "--kv-host-memory-bytes")
 KILLED_KV = ("8gb", "8mb")  # --tiny
 # What the server's log says of a worker that is back; docs/design/worker.md.
@@ -71,6 +71,23 @@ class Killer:
         return all(model["status"] == "ready" for model in models)
 
 
+def asked(arguments):
+    """The list of requests, of a server and of the simulator."""
+    return ("--rate", arguments.rate, "--seconds", arguments.seconds, "--zipf", 1,
+            "--input-len", 256, "--output-len", 48, "--slo-ttft-ms", TTFT_MS,
+            "--slo-tpot-ms", TPOT_MS)
+
+
+def simulated(arguments, folder, slices):
+    """The report of the same replay in virtual time."""
+    report = folder / "simulated.json"
+    done = run_causeway("replay", "--simulate", "--hardware", arguments.simulated, "--models-dir",
+                        folder / "models", "--slices", slices, *SLICE_MEMORY, *asked(arguments),
+                        "--json", report, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return json.loads(report.read_text(encoding="utf-8"))
+
+
 def replay(arguments, folder, slices, more=(), kills=0):
     """The report of `causeway replay` on a server with these slices, and the server's log."""
     memory = TINY_MEMORY if arguments.tiny else MEMORY
@@ -79,10 +96,8 @@ def replay(arguments, folder, slices, more=(), kills=0):
                        "--max-queue", 8192, *more) as server:
         with Killer(server, kills, arguments.seconds):
             done = run_causeway(
-                "replay", "--url", server.url, "--wait-ready", 100, "--rate", arguments.rate,
-                "--seconds", arguments.seconds, "--zipf", 1, "--input-len", 256,
-                "--output-len", 48, "--vocab-size", 256, "--slo-ttft-ms", TTFT_MS,
-                "--slo-tpot-ms", TPOT_MS, "--request-timeout", 20, "--json", report,
+                "replay", "--url", server.url, "--wait-ready", 100, *asked(arguments),
+                "--vocab-size", 256, "--request-timeout", 20, "--json", report,
                 timeout=arguments.seconds + 140)
     assert done.returncode == 0, done.stderr
     return json.loads(report.read_text(encoding="utf-8")), server.log
@@ -105,6 +120,17 @@ def figures(report, slices):
         rows.append(figure(f"{name}, p99, {slices}", "ms", times["p99"]))
     rows.append(figure(f"requests a second, {slices}", "/s", seen["requests"] / report["duration_s"]))
     return rows
+
+
+def simulation(measured, foreseen, slices):
+    """How much more, or less, the simulator says."""
+    def row(what, more, less):
+        return figure(f"simulated, {what}, {slices}: beside measured", "%",
+                      100 * (more / less - 1) if less else 0)
+    times = [(f"first token, {share}", foreseen["all"]["ttft_ms"][share],
+              measured["all"]["ttft_ms"][share]) for share in ("p50", "p99")]
+    switches = [report["counters"].get("switches", 0) for report in (foreseen, measured)]
+    return [row(*one) for one in (*times, ("switches", *switches))]
 
 
 def baseline(rows):
@@ -141,6 +167,7 @@ def main():
     parser.add_argument("--models", type=int, default=87)
     parser.add_argument("--tiny", action="store_true", help="models of a few hundred KB")
     parser.add_argument("--slices", nargs="*", default=["all"])
+    parser.add_argument("--simulated", metavar="HARDWARE", help="the simulator's profile")
     parser.add_argument("--baseline", metavar="OPTIONS", action="append", default=[],
                         help="of the server, with the first of the slices; may be repeated")
     parser.add_argument("--kills", type=int, default=0, help="of a worker, in a replay of its own")
@@ -155,7 +182,10 @@ def main():
                             *(["--tiny"] if arguments.tiny else []), timeout=120)
         assert made.returncode == 0, made.stderr
         for slices in arguments.slices:
-            rows += figures(replay(arguments, folder, slices)[0], slices)
+            report = replay(arguments, folder, slices)[0]
+            rows += figures(report, slices)
+            if arguments.simulated:
+                rows += simulation(report, simulated(arguments, folder, slices), slices)
         for options in arguments.baseline:
             report = replay(arguments, folder, arguments.slices[0], options.split())[0]
             rows += baseline(figures(report, f"{arguments.slices[0]} {options}"))

@@ -39,5 +39,21 @@ class FleetReplay(unittest.TestCase):
         self.assertIn("killed: end of the old process, most of 2", rows)
 
 
+    def test_a_worker_and_the_simulator_stand_beside_the_server(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.json"
+            done = subprocess.run(
+                [sys.executable, SCRIPT, "--models", "3", "--tiny", "--slices", "all",
+                 "--simulated", "h100", "--baseline=--isolate", "--seconds", "2", "--rate", "10",
+                 "--json", report],
+                capture_output=True, text=True, timeout=200, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = {row["what"]: row for row in json.loads(report.read_text())["rows"]}
+        self.assertEqual(rows["answered, all --isolate"]["measured"], 100)
+        self.assertGreater(rows["first token, p99, all --isolate"]["measured"], 0)
+        # Of tiny models a GPU has all at once, so that it is far sooner than this machine.
+        self.assertLess(rows["simulated, first token, p50, all: beside measured"]["measured"], 0)
+
+
 if __name__ == "__main__":
     unittest.main()

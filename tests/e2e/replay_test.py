@@ -86,6 +86,21 @@ class Replay(unittest.TestCase):
         self.assertEqual(drawn.returncode, 0, drawn.stderr)
         self.assertEqual(len(drawn.stdout.splitlines()), 4)
 
+    def test_without_a_server_the_same_is_asked(self):
+        asked = ("--trace", self.trace, "--compress", 15, *LENGTHS, "--slo-ttft-ms", 60_000,
+                 "--slo-tpot-ms", 10_000, "--vocab-size", 500, "--wait-ready", 60)
+        for more in ((), ("--isolate",), ("--switching", "reload")):
+            here, printed = self.replay("--in-process", "cpu", "--models-dir", self.models,
+                                        *TINY_MEMORY, "--weights-memory-bytes", "64mb", *more, *asked,
+                                        name="here")
+            self.check(here)
+            self.assertEqual(here["mode"], "in-process")
+            self.assertEqual(here["all"]["slo_attained"], 1, here)
+            self.assertGreater(here["counters"]["switches"], 0)
+            self.assertGreater(here["counters"]["link_bytes"]["weights in"], 0)
+            self.assertGreater(here["duration_s"], 29 / 15)
+            self.assertIn("1 slice of this CPU", printed)
+
     def test_requests_that_fail_are_in_the_report(self):
         with RunningServer("--models-dir", self.models, *TINY_MEMORY, "--max-queue", 1) as server:
             document, printed = self.replay("--url", server.url, "--rate", 1000, "--seconds", 0,
@@ -104,18 +119,36 @@ class Replay(unittest.TestCase):
         self.assertGreater(documents[0]["all"]["requests"], 100)
         self.assertGreater(documents[0]["counters"]["switches"], 5)
 
+    def test_a_simulated_gpu_has_parts(self):
+        for slices, count in (("all", "1 slice,"), ("4x24", "4 slices,"), ("7x16", "7 slices,")):
+            _, printed = self.replay("--simulate", "--catalogue", 10, "--hardware", "h100",
+                                     "--slices", slices, "--rate", 10, "--seconds", 5,
+                                     "--weights-memory-bytes", "30gb", *LENGTHS)
+            self.assertIn(count, printed)
+
     def test_what_is_wrong_is_said(self):
         cut = self.root / "cut.csv"
         cut.write_text(trace_of(("x", "y"))[:-4])
         for arguments, said in (
-                ((), "--url of a server, or --simulate"),
-                (("--url", "http://127.0.0.1:1", "--simulate"), "--url of a server, or --simulate"),
+                ((), "one of --url of a server, --in-process, and --simulate"),
+                (("--url", "http://127.0.0.1:1", "--simulate"), "one of --url"),
+                (("--in-process", "cpu", "--simulate"), "one of --url"),
+                (("--in-process", "cpu"), "--in-process: give --models-dir"),
+                (("--in-process", "tpu"), "cuda"),
+                (("--in-process", "cpu", "--models-dir", self.root / "none"), "none"),
+                (("--in-process", "cpu", "--models-dir", self.models, "--slices", 2, *TINY_MEMORY),
+                 "is no COUNTxSIZE"),
+                (("--in-process", "cpu", "--models-dir", self.models, "--hybrid-gemm"),
+                 "only simulated steps"),
                 (("--url", "http://127.0.0.1:1"), "is the server running"),
                 (("--simulate", "--trace", cut), "cut.csv:3: not of the file's format"),
                 (("--simulate", "--trace", self.trace, "--skip", 1000), "none of its 30 requests"),
                 (("--simulate", "--hardware", "abacus"), "abacus"),
                 (("--simulate", "--beside", self.trace), "not the JSON file of a replay"),
                 (("--simulate", "--slo-ttft-ms", 0), "--slo-ttft-ms"),
+                (("--simulate", "--slices", "4x32"), "need 128 SMs together: GPU 0 has 132"),
+                (("--simulate", "--slices", "1x64,2x24"), "such as 3x40, not 1x64,2x24"),
+                (("--simulate", "--slices", "3x24"), "such as 3x40, not 3x24"),
                 (("--simulate", "--models-dir", self.root / "none"), "none")):
             done = run_causeway("replay", *arguments)
             self.assertNotEqual(done.returncode, 0, arguments)

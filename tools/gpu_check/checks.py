@@ -272,11 +272,13 @@ class Checks:
         return part
 
     def fleet_figures(self):
-        """On a whole GPU and on two slices of it; how long a worker that is killed takes to serve
-        again; and what others do with the same slices."""
+        """On a whole GPU and on two slices of it, beside the simulator; how long a worker that is
+        killed takes to serve again, and what it costs; and what others do with the same slices."""
         ways = [word for options in FLEET_BASELINES for word in ("--baseline", options)]
-        return [self.fleet("fleet", 140, "--slices", "all", "2x56"),
+        profile = "h200" if "H200" in machine.output_of("nvidia-smi", "-L") else "h100"
+        return [self.fleet("fleet", 150, "--slices", "all", "2x56", "--simulated", profile),
                 self.fleet("worker restart", 90, "--slices", "--kills", "3", "--seconds", "24"),
+                self.fleet("worker", 100, "--slices", "all", "--baseline=--isolate"),
                 self.fleet("baselines", 260, "--slices", "4x24", "--seconds", "10", *ways)]
 
     def load_figures(self):

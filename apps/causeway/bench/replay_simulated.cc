@@ -70,8 +70,9 @@ Result<ReplayReport> replay_simulated(simulate::FleetSimulationOptions fleet,
   ReplayReport report = report_replay(
       list, records, {.ttft = options.slo.ttft, .tpot = options.slo.tpot}, counters_of(simulated));
   report.mode = "simulated";
-  report.source = fmt::format("simulated on {}, {} slice{}, {}", fleet.slice.profile.name,
-                              fleet.slices, fleet.slices == 1 ? "" : "s", simulated.placement);
+  report.source =
+      fmt::format("simulated on {}, {} slice{}, {}", fleet.slice.profile.name, simulated.slices,
+                  simulated.slices == 1 ? "" : "s", simulated.placement);
   report.models = fleet.slice.models.size();
   return report;
 }

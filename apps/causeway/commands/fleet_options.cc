@@ -1,5 +1,7 @@
 #include "commands/fleet_options.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 #include "slice/slice_layout.h"
@@ -25,8 +27,8 @@ std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
   app.add_option("--slices", slices_,
                  "divide the machine into so many equal slices (1 to 64) that share its link and "
                  "the catalogue; sizes of memory are then those of a slice. Or a GPU of 132 SMs, "
-                 "sizes being those of all of it: 2x56, two parts that share its HBM, or auto: "
-                 "whole or 2x56, by what is asked")
+                 "sizes being those of all of it: equal parts that share its HBM, as large as "
+                 "they can be (2x56, 4x24, 7x16), or auto: whole or 2x56, by what is asked")
       .group(group);
   std::vector<Option> others = {
       app.add_option("--machines", machines_,
@@ -75,17 +77,20 @@ Status FleetOptions::apply_parts(simulate::FleetSimulationOptions& fleet) const 
     CAUSEWAY_ASSIGN(const auto layout,
                     slice::parse_slices(slices_, {.gpus = {simulate::kH100Parts}}));
     parts.parts = static_cast<int>(layout.parts.size());
-    const bool known = parts.parts <= slice::kPartsMax;
-    if (!known || layout.parts.front().processors !=
-                      slice::parts_of(simulate::kH100Parts, 0, parts.parts).front().processors) {
-      return invalid_argument("--slices: a simulated GPU is whole or 2x56, not " + slices_);
+    const slice::SlicePart equal = slice::parts_of(parts.gpu, 0, parts.parts).front();
+    for (const slice::SlicePart& part : layout.parts) {
+      if (part.processors == equal.processors) continue;
+      return invalid_argument(
+          fmt::format("--slices: a simulated GPU is whole or in equal parts, as large as they can "
+                      "be, such as {}x{}, not {}",
+                      parts.parts, equal.processors, slices_));
     }
   }
   fleet.gpu_parts = parts;
   fleet.slices = 1;
   fleet.models_max = 0;
   fleet.fleet.moves = true;
-  fleet.fleet.loads_max = slice::kPartsMax;
+  fleet.fleet.loads_max = simulate::parts_most(parts);
   return {};
 }
 
@@ -98,7 +103,8 @@ Status FleetOptions::apply(std::uint64_t seed, simulate::FleetSimulationOptions&
   fleet.fleet.moves = models_max_ == 0;
   if (const auto slices = whole_number(slices_)) {
     if (*slices < 1 || *slices > kSlicesMax) {
-      return invalid_argument("--slices is from 1 to 64, 2x56 or auto, not " + slices_);
+      return invalid_argument("--slices is from 1 to 64, parts such as 2x56, or auto, not " +
+                              slices_);
     }
     fleet.slices = *slices;
     fleet.slice.profile = simulate::slice_of(fleet.slice.profile, *slices);

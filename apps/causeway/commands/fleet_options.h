@@ -22,6 +22,10 @@ class FleetOptions {
   // Writes what the options say, and the profile of a slice of `fleet.slice.profile`.
   Status apply(std::uint64_t seed, simulate::FleetSimulationOptions& fleet) const;
 
+  // As they were given, for slices that are not simulated.
+  const std::string& slices() const { return slices_; }
+  const std::string& placement() const { return placement_; }
+
  private:
   // A GPU in parts of its SMs, where --slices names them.
   Status apply_parts(simulate::FleetSimulationOptions& fleet) const;

@@ -15,6 +15,7 @@
 #include "commands/fleet_options.h"
 #include "commands/json_file.h"
 #include "commands/profile_of_hardware.h"
+#include "commands/replay_here.h"
 #include "commands/rotation_options.h"
 #include "commands/switching_options.h"
 #include "fleet/catalogue.h"
@@ -24,6 +25,7 @@ namespace causeway::app {
 namespace {
 
 constexpr std::int64_t kOpenFiles = 65'536;  // a connection a request that runs
+constexpr std::int64_t kRequestsAtOnce = 65'536;
 
 void print_replay_progress(const bench::LoadProgress& p) {
   fmt::print(stderr, "\r{:7.1f} s  sent {}/{}  done {}  failed {}   ", to_seconds(p.elapsed),
@@ -41,19 +43,20 @@ class Replay final : public Command {
  public:
   Replay(Options& parent, const Clock& clock)
       : Command(parent, "replay",
-                "Ask a server, or the simulator, what a recorded trace asked: the same list of "
-                "requests, and the same report, of both"),
+                "Ask a server, slices in this process, or the simulator, what a recorded trace "
+                "asked: the same list of requests, and the same report, of all"),
         clock_(clock) {
     declare_server();
     declare_arrivals();
     declare_lengths();
     declare_report();
+    declare_here();
     declare_simulation();
   }
 
   Status run() override {
-    if (simulate_ == !url_.empty()) {
-      return invalid_argument("give either --url of a server, or --simulate");
+    if (int{simulate_} + int{!url_.empty()} + int{!device_.empty()} != 1) {
+      return invalid_argument("give one of --url of a server, --in-process, and --simulate");
     }
     CAUSEWAY_TRY(read_target("--slo-ttft-ms", slo_ttft_ms_, options_.slo.ttft));
     CAUSEWAY_TRY(read_target("--slo-tpot-ms", slo_tpot_ms_, options_.slo.tpot));
@@ -62,7 +65,9 @@ class Replay final : public Command {
     if (!beside_.empty()) {
       CAUSEWAY_ASSIGN(other, read_other());
     }
-    CAUSEWAY_ASSIGN(const auto report, simulate_ ? run_simulation() : run_server());
+    CAUSEWAY_ASSIGN(const auto report, simulate_         ? run_simulation()
+                                       : device_.empty() ? run_server()
+                                                         : run_here());
     fmt::print("{}", bench::to_text(report));
     if (per_model_) fmt::print("\n{}", bench::to_table(report.load));
     const auto json = bench::to_json(report);
@@ -82,7 +87,7 @@ class Replay final : public Command {
     group(app.add_option("--url", url_, "of a running server, e.g. http://127.0.0.1:8000"));
     group(app.add_option("--api-key", api_key_, "sent as a bearer token"));
     group(app.add_option("--wait-ready", ready_seconds_,
-                         "seconds to wait until all models of the server are ready; 0: not"))
+                         "seconds to wait until all models are ready; 0: not"))
         .range(0.0, 1e6);
     group(app.add_option("--request-timeout", timeout_seconds_,
                          "seconds after which a request is given up"))
@@ -91,6 +96,20 @@ class Replay final : public Command {
     group(app.add_option("--vocab-size", target_.vocab, "prompts' token ids are below this"))
         .positive()
         .show_default();
+  }
+
+  void declare_here() {
+    const auto group = [](Option option) { return option.group("In process"); };
+    auto& app = options();
+    group(app.add_option("--in-process", device_,
+                         "cpu or cuda: the models of --models-dir, on slices of this process "
+                         "that are asked without HTTP; what is said of --slices, memory and "
+                         "scheduling below is theirs, sizes being those of a whole GPU"))
+        .one_of({"cpu", "cuda"});
+    group(app.add_flag("--isolate", isolate_, "its slices in worker processes"));
+    group(app.add_option("--pool-memory-bytes", pool_bytes_,
+                         "its host memory for weights; default: seven eighths of what there is"))
+        .in_bytes();
   }
 
   void declare_arrivals() {
@@ -183,7 +202,8 @@ class Replay final : public Command {
         .show_default();
     group(app.add_option("--catalogue-seed", catalogue_.seed, "which model has which shape"))
         .show_default();
-    group(app.add_option("--models-dir", models_dir_, "instead: the models of this folder"));
+    group(app.add_option("--models-dir", models_dir_,
+                         "instead: the models of this folder, also with --in-process"));
     const auto size = [&](const char* name, std::uint64_t& bytes, const char* what) {
       group(app.add_option(name, bytes, what)).in_bytes();
     };
@@ -220,6 +240,64 @@ class Replay final : public Command {
     const bool live = isatty(STDERR_FILENO) != 0;
     if (live) target_.progress = print_replay_progress;
     auto report = bench::replay_on_server(target_, options_, clock_);
+    if (live) fmt::print(stderr, "\n");
+    return report;
+  }
+
+  // What is simulated otherwise.
+  Result<ReplayHereOptions> slices_here() {
+    simulate::SimulationOptions& slice = fleet_.slice;
+    slice.kv_host_memory = bytes_of(kv_host_bytes_);
+    CAUSEWAY_TRY(rotation_.apply(slice.schedule, slice.rotation, slice.kv_host_memory));
+    CAUSEWAY_TRY(chunk_.apply(slice.schedule));
+    CAUSEWAY_TRY(switching_.apply(slice));
+    if (slice.reads_at_home) {
+      return unsupported("--hybrid-gemm: only simulated steps read at home what has not arrived");
+    }
+    if (slice.whole_models && isolate_) {
+      return invalid_argument("--switching: worker processes bring layers; leave out --isolate");
+    }
+    if (slice.whole_models && device_ == "cpu" && weights_bytes_ == 0) {
+      return invalid_argument("--switching: nothing is switched without --weights-memory-bytes");
+    }
+    if (slice.kv_host_memory > Bytes(0) && !slice.schedule.rotates()) {
+      return invalid_argument(
+          "--kv-host-memory-bytes would not be used: choose a policy that "
+          "rotates, or --preemption rotate");
+    }
+    ReplayHereOptions here;
+    CAUSEWAY_ASSIGN(here.placement, fleet::find_placement(fleet_options_.placement()));
+    here.models_dir = models_dir_;
+    here.cuda = device_ == "cuda";
+    here.pool = bytes_of(pool_bytes_);
+    here.ready_max = nanos_from_seconds(ready_seconds_);
+    const bool all = options().count("--slices") == 0;
+    here.slices = {.slices = all ? "all" : fleet_options_.slices(),
+                   .isolate = isolate_,
+                   .kv = bytes_of(kv_bytes_),
+                   .kv_frame = bytes_of(frame_bytes_),
+                   .kv_host = slice.kv_host_memory,
+                   .weights = bytes_of(weights_bytes_),
+                   .switching = slice.copies_out     ? slice::Switching::kSleep
+                                : slice.whole_models ? slice::Switching::kReload
+                                                     : slice::Switching::kLayers};
+    here.slices.engine.requests_max = kRequestsAtOnce;
+    engine::CoreOptions& core = here.slices.engine.core;
+    core.schedule = slice.schedule;
+    core.rotation = slice.rotation;
+    core.step_start = slice.step_start;
+    core.prefix_caching = !no_prefix_caching_;
+    core.prefix_hash_seed = options_.seed;
+    return here;
+  }
+
+  Result<bench::ReplayReport> run_here() {
+    if (models_dir_.empty()) return invalid_argument("--in-process: give --models-dir");
+    CAUSEWAY_ASSIGN(ReplayHereOptions here, slices_here());
+    here.replay = {.vocab = target_.vocab, .request_max = nanos_from_seconds(timeout_seconds_)};
+    const bool live = isatty(STDERR_FILENO) != 0;
+    if (live) here.replay.progress = print_replay_progress;
+    auto report = replay_here(std::move(here), rotation_, options_, clock_);
     if (live) fmt::print(stderr, "\n");
     return report;
   }
@@ -264,15 +342,15 @@ class Replay final : public Command {
   }
 
   const Clock& clock_;
-  std::string url_, api_key_, json_file_, beside_;
+  std::string url_, api_key_, device_, json_file_, beside_;
   double ready_seconds_ = 0, timeout_seconds_ = 120;
   double slo_ttft_ms_ = 1000, slo_tpot_ms_ = 100, zipf_ = -1;
-  bool per_model_ = false, simulate_ = false, no_prefix_caching_ = false;
+  bool per_model_ = false, simulate_ = false, no_prefix_caching_ = false, isolate_ = false;
   bench::ReplayOptions options_;
   bench::ReplayTarget target_;
   std::string hardware_ = "h200", models_dir_, catalogue_kind_ = "dense";
   bench::CatalogueOptions catalogue_;
-  std::uint64_t weights_bytes_ = 0, kv_host_bytes_ = 0;
+  std::uint64_t weights_bytes_ = 0, kv_host_bytes_ = 0, pool_bytes_ = 0;
   std::uint64_t kv_bytes_ = std::uint64_t{8} << 30;
   std::uint64_t frame_bytes_ = std::uint64_t{4} << 20;
   FleetOptions fleet_options_;

@@ -254,7 +254,7 @@ class Serve final : public Command {
     if (set_.isolate && links_.from_peer()) {
       return invalid_argument(
           "--home: worker processes bring weights from host memory only; "
-          "leave out --isolate");
+          "leave out --isolate and MIG instances");
     }
     if (set_.device == "cuda") return slice::Machine::open_gpus(links_.options(), home, clock_);
     if (links_.from_peer()) {
@@ -354,8 +354,8 @@ class Serve final : public Command {
            "several GPUs, e.g. 0:all;1:4x32 or GPU-8f3c:all; on the CPU by threads; auto: two "
            "halves where a model would miss its target between tokens beside another's prompts, "
            "else all, and changed while it serves when what is asked for changes (not with "
-           "--isolate); MIG instances by name, e.g. MIG-8f3c;MIG-01, with --isolate. A GPU's "
-           "slices divide its memory, and a model is served by one of them")
+           "--isolate); MIG instances by name, e.g. MIG-8f3c;MIG-01, in a worker process each. A "
+           "GPU's slices divide its memory, and a model is served by one of them")
         .group("Memory")
         .show_default();
     app.add_option("--resize-interval", set_.resize_interval_seconds,
@@ -366,7 +366,7 @@ class Serve final : public Command {
         .show_default();
     app.add_flag("--isolate", set_.isolate,
                  "run the slices of each GPU in a process of its own, which is started again when "
-                 "it dies or hangs")
+                 "it dies or hangs; MIG instances always are")
         .group("Memory");
     app.add_option("--placement", placement_,
                    "which slice serves a model that has no requests yet: bandwidth, random, "
@@ -541,7 +541,8 @@ class Serve final : public Command {
   Status check_switching() const {
     if (set_.switching == slice::Switching::kLayers) return {};
     if (set_.isolate) {
-      return invalid_argument("--switching: worker processes bring layers; leave out --isolate");
+      return invalid_argument(
+          "--switching: worker processes bring layers; leave out --isolate and MIG instances");
     }
     if (set_.device == "cpu" && set_.weights_bytes == 0) {
       return invalid_argument(
@@ -565,6 +566,8 @@ class Serve final : public Command {
   }
 
   Status finish_options() {
+    // A process has one of them.
+    if (topology::names_instances(set_.slices)) set_.isolate = true;
     CAUSEWAY_TRY(finish_admin());
     CAUSEWAY_TRY(finish_tracing());
     finish_responses();

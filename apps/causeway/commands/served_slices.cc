@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "commands/slices_here.h"
 #include "commands/slices_of_workers.h"
@@ -90,12 +91,8 @@ Result<std::unique_ptr<ServedSlices>> ServedSlices::open(
                     options.gpu, machine.gpus()));
   }
   if (!options.instances.empty()) {
-    if (options.isolate) {
-      return open_slices_of_workers(options, layout_of(options.instances), models, machine, sink);
-    }
-    return invalid_argument(
-        "--slices names MIG instances, of which a process has one: add --isolate, for a worker "
-        "process each");
+    CAUSEWAY_CHECK(options.isolate, "a process has one MIG instance");
+    return open_slices_of_workers(options, layout_of(options.instances), models, machine, sink);
   }
   CAUSEWAY_ASSIGN(const slice::SliceLayout layout, layout_of(options, models, machine));
   return options.isolate ? open_slices_of_workers(options, layout, models, machine, sink)

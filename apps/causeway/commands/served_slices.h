@@ -25,7 +25,7 @@ namespace causeway::app {
 // choice, on the CPU none.
 struct ServedSlicesOptions {
   std::string slices = "all";  // see slice::parse_slices
-  // Where `slices` names MIG instances: what they are, in its order.
+  // Where `slices` names MIG instances: what they are, in its order. Then `isolate` is set.
   std::vector<topology::ChosenInstance> instances = {};
   int gpu = 0;           // of which this speaks that names none
   bool isolate = false;  // a worker process for each GPU that has slices

@@ -103,15 +103,6 @@ TEST_F(ServedSlicesTest, WhatCannotBeOpenedIsOpenedAsBefore) {
   EXPECT_EQ(opened.slices.size(), 2u);
 }
 
-TEST_F(ServedSlicesTest, InstancesAreForWorkersAlone) {
-  ServedSlicesOptions options;
-  options.slices = "MIG-1";
-  options.instances = {{"MIG-1", ""}};
-  const auto opened = ServedSlices::open(options, models_, *machine_, sink_);
-  EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(opened.error().message, ::testing::HasSubstr("add --isolate"));
-}
-
 TEST_F(ServedSlicesTest, SlicesThatWereGivenStay) {
   open("all");
   EXPECT_EQ(slices_->opener(), nullptr);
