@@ -16,18 +16,19 @@ struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;
-  std::int64_t reasoning_tokens = -1;  // of those of completions; -1: it is not told
+  // The part of the completion tokens that is reasoning; -1: not reported.
+  std::int64_t reasoning_tokens = -1;
 };
 
-// The text of one choice to be told: all of it, or what is new.
+// A part of one choice for the answer: all of it, or what is new.
 struct ChoiceText {
   std::size_t index = 0;
   std::string_view text;
   std::span<const PlacedToken> tokens;  // for log-probabilities and ids
-  std::string_view finish_reason;       // "": null, more follows
+  std::string_view finish_reason;       // "": null, because more follows
   std::span<const text::ToolCallDelta> calls;
-  std::span<const TokenId> prompt_tokens;  // to be told with this: of the whole answer or its start
-  std::span<const PlacedToken> prompt_scores;  // likewise
+  std::span<const TokenId> prompt_tokens;  // for the answer's start: the ids of the prompt's tokens
+  std::span<const PlacedToken> prompt_scores;  // the same for their log-probabilities
   std::string_view reasoning = {};
 };
 
@@ -39,15 +40,15 @@ class AnswerWriter {
     std::int64_t created_unix_seconds = 0;
     std::string_view model;
     bool logprobs = false;
-    bool echoed_logprobs = false;       // with logprobs: of the prompt first
-    std::int32_t top_logprobs = 0;      // of a prompt's tokens, how many
-    std::int32_t prompt_logprobs = -1;  // -1: none; so many, as vLLM has them
-    bool token_ids = false;             // of prompt and answer, as vLLM has it
+    bool echoed_logprobs = false;       // with logprobs: those of the prompt come first
+    std::int32_t top_logprobs = 0;      // the number of best tokens for each token of a prompt
+    std::int32_t prompt_logprobs = -1;  // -1: none; otherwise as vLLM has it
+    bool token_ids = false;             // of prompt and answer, as vLLM has them
     bool tokens_as_ids = false;         // log-probabilities spell tokens as "token_id:5"
-    std::uint64_t call_ids = 0;         // decides the ids of calls of tools
+    std::uint64_t call_ids = 0;         // determines the ids of tool calls
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
-    bool reasoning = false;      // messages tell it, or that there is none
-    bool include_usage = false;  // events carry "usage": null, the last one the numbers
+    bool reasoning = false;      // messages have `reasoning_content`, which may be null
+    bool include_usage = false;  // events have "usage": null, and the last one has the numbers
   };
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
   AnswerWriter(const Head& head, const text::Tokenizer& tokenizer);
@@ -59,7 +60,7 @@ class AnswerWriter {
   void append_event(std::string& out, const ChoiceText& choice,
                     const Usage* so_far = nullptr) const;
   void append_usage_event(std::string& out, const Usage& usage) const;
-  // The whole answer of a request that did not ask for a stream.
+  // The whole answer to a request without a stream.
   void append_answer(std::string& out, std::span<const ChoiceText> choices,
                      const Usage& usage) const;
 
