@@ -1,6 +1,6 @@
 // The options that a command declares. CLI11 is behind it, whose headers only options.cc,
-// settings.cc, program_text.cc, help_format.cc and main.cc read: they cost more to compile than most
-// commands.
+// settings.cc, program_text.cc, help_format.cc and main.cc read: they cost more to compile than
+// most commands.
 //
 //   options.add_option("--models", models_, "number of models").range(3, 1000).show_default();
 //
