@@ -89,7 +89,10 @@ Result<LinkMap> part_for(const LinkMap& map, const std::vector<std::string>& ids
   if (!links) return unsupported("which of the machine's GPUs these are is not known");
   const bool fits =
       std::all_of(links->begin(), links->end(), [&](int link) { return link < map.links; });
-  if (!fits) return invalid_argument("the machine has more GPUs than it is about");
+  if (!fits) {
+    return invalid_argument("it is about " + std::to_string(map.links) +
+                            " GPUs, and the machine has more");
+  }
   LinkMap part = part_of(map, *links);
   CAUSEWAY_TRY(check(part));
   return part;
