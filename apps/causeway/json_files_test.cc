@@ -129,6 +129,36 @@ constexpr const char* kMoeConfig = R"({"architectures": ["Qwen3MoeForCausalLM"],
   "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1,
                    "original_max_position_embeddings": 1024, "attention_factor": 1.1}})";
 
+constexpr const char* kGemmaConfig = R"({"architectures": ["Gemma3ForConditionalGeneration"],
+  "model_type": "gemma3", "torch_dtype": "bfloat16", "eos_token_id": [1, 106],
+  "text_config": {"model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 172,
+    "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8,
+    "vocab_size": 512, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6,
+    "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "sliding_window": 512,
+    "sliding_window_pattern": 6, "query_pre_attn_scalar": 8,
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0}}})";
+
+constexpr const char* kGemma2Config = R"({"architectures": ["Gemma2ForCausalLM"],
+  "hidden_size": 64, "intermediate_size": 172, "num_hidden_layers": 4, "num_attention_heads": 8,
+  "num_key_value_heads": 4, "head_dim": 8, "vocab_size": 512, "torch_dtype": "bfloat16",
+  "max_position_embeddings": 4096, "sliding_window": 512, "query_pre_attn_scalar": 8,
+  "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+  "hidden_activation": "gelu_pytorch_tanh"})";
+
+constexpr const char* kPhiConfig = R"({"architectures": ["Phi3ForCausalLM"],
+  "hidden_size": 64, "intermediate_size": 172, "num_hidden_layers": 4, "num_attention_heads": 8,
+  "num_key_value_heads": 4, "vocab_size": 512, "torch_dtype": "bfloat16",
+  "max_position_embeddings": 4096, "original_max_position_embeddings": 1024,
+  "partial_rotary_factor": 0.5, "sliding_window": 2047,
+  "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.1], "long_factor": [2.0, 2.5]}})";
+
+constexpr const char* kQwenConfig = R"({"architectures": ["QWenLMHeadModel"],
+  "model_type": "qwen", "hidden_size": 64, "intermediate_size": 344, "num_hidden_layers": 4,
+  "num_attention_heads": 8, "kv_channels": 8, "vocab_size": 512, "bf16": true,
+  "max_position_embeddings": 4096, "seq_length": 1024, "rotary_emb_base": 10000,
+  "layer_norm_epsilon": 1e-6, "no_bias": true, "use_dynamic_ntk": true, "use_logn_attn": true,
+  "rotary_pct": 1.0, "tie_word_embeddings": false})";
+
 // All bytes, each a token; the first are those of "AA==", "AQ==", … in base64.
 std::string tekken() {
   constexpr std::string_view kDigits =
@@ -220,6 +250,10 @@ std::vector<Reader> model_readers() {
   return {
       config_reader(kConfig),
       config_reader(kMoeConfig),
+      config_reader(kGemmaConfig),
+      config_reader(kGemma2Config),
+      config_reader(kPhiConfig),
+      config_reader(kQwenConfig),
       {"generation_config.json",
        R"({"temperature": 0.6, "top_p": 0.9, "top_k": 50, "min_p": 0.1, "repetition_penalty": 1.1,
            "eos_token_id": [2, 3], "pad_token_id": 0, "transformers_version": "4.40.0"})",
@@ -229,6 +263,11 @@ std::vector<Reader> model_readers() {
       tokenizer_reader("tokenizer_config.json", kTokenizerConfig, kTokenizer),
       {"tokenizer_config.json", kTokenizerConfig,
        [](const fs::path& folder) { return status_of(text::load_chat_template(folder)); }},
+      {"special_tokens_map.json",
+       R"({"bos_token": "<s>", "eos_token": {"content": "<s>", "lstrip": false, "rstrip": false,
+           "normalized": false, "single_word": false}, "additional_special_tokens": ["<s>"]})",
+       [](const fs::path& folder) { return status_of(text::load_tokenizer(folder)); },
+       {{"tokenizer.json", kTokenizer}, {"tokenizer_config.json", "{}"}}},
       {"tekken.json", tekken(),
        [](const fs::path& folder) { return status_of(text::load_tokenizer(folder)); }},
       {"model.safetensors.index.json",

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "commands/command.h"
+#include "help_format.h"
 #include "option_advice.h"
 #include "settings.h"
 #include "usage_error.h"
@@ -42,7 +43,8 @@ int run_chosen(const std::vector<std::unique_ptr<Command>>& commands, const std:
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Causeway serves a catalogue of language models from host memory.");
+  CLI::App app("Causeway serves a catalogue of language models from host memory.", "causeway");
+  set_help_format(app);
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
   std::string level = "info";
@@ -57,7 +59,8 @@ int run(int argc, char** argv) {
   commands.push_back(make_serve(program, clock));
   commands.push_back(make_worker(program, clock));
   commands.push_back(make_ps(program));
-  Options models = add_group(program, "models", "The models of a folder, or of a running server");
+  Options models = add_group(
+      program, "models", "List the models of a folder; load and unload models of a running server");
   commands.push_back(make_models_list(models));
   commands.push_back(make_models_load(models));
   commands.push_back(make_models_unload(models));

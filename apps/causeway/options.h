@@ -1,7 +1,8 @@
 // The options that a command declares. CLI11 is behind it, whose headers only options.cc,
-// settings.cc, program_text.cc and main.cc read: they cost more to compile than most commands.
+// settings.cc, program_text.cc, help_format.cc and main.cc read: they cost more to compile than
+// most commands.
 //
-//   options.add_option("--models", models_, "how many").range(3, 1000).show_default();
+//   options.add_option("--models", models_, "number of models").range(3, 1000).show_default();
 //
 // Variables outlive the parsing. Both classes are handles of what the CLI::App owns.
 #pragma once

@@ -115,73 +115,76 @@ class EngineCore {
   // all.
   void check_timeout(Nanos now);
 
-  // Fast-forward (core_calm.cc, docs/design/simulate.md). How many of the next steps may end
-  // without being looked at one by one: two are in flight, the second decodes all sequences, which
-  // are of one model whose weights are cached, and until so many have ended, unless something is
-  // asked of this core, each gives each of them a token and begins another one like the second.
+  // Fast-forward (core_calm.cc, docs/design/simulate.md). Returns how many of the next steps are
+  // calm, so that the caller need not handle them one by one. Two steps are in flight, and the
+  // second decodes all sequences, which are of one model with cached weights. A calm step gives
+  // each sequence a token, and is followed by a step like the second one. The result holds unless
+  // something is asked of this core before.
   std::int64_t calm_steps() const;
-  // Only steps that end before this count; nullopt: all do.
+  // Only steps that end before this time are calm; nullopt: there is no such limit.
   std::optional<Nanos> calm_until() const;
-  // Copies of weights are on their way that will succeed one after the other at these times.
-  // Returns when the core must be looked at next because of them, if nothing else happens; nullopt:
-  // at the first of them. WeightCache::take_events() reports those that end before, each at its
-  // time. Call it after start_step(now).
+  // Copies of weights are under way that will succeed one after the other at the times `ends`.
+  // Returns when the core must be called next because of them, if nothing else happens; nullopt: at
+  // the first of them. WeightCache::take_events() then reports the copies that ended before, each
+  // with its time. Call it after start_step(now).
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
-  // Has the effect of `steps` steps like the decided one, calm_steps() at most. The last ends at
-  // `last_end`, and the device was busy with all of them for `busy`. sampled(request, place) gives
-  // the token that takes this place of the request's. There are no outputs. Returns the requests
-  // that got a token of each step.
+  // Has the effect of `steps` calm steps, at most calm_steps(). The last one ends at `last_end`,
+  // and the device was busy for `busy` with all of them. sampled(request, place) gives the token at
+  // that place of the request's sequence. There are no outputs. Returns the requests, each of which
+  // got a token of each step.
   using SampledTokens = std::function<TokenId(RequestId, std::int64_t place)>;
   std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
                                         const SampledTokens& sampled);
 
-  // A request that finds nothing else, and is answered before anything else is asked of this core.
+  // A request that comes to an idle core, and is answered before anything else is asked of the
+  // core.
   struct Alone {
     RequestId request;
     ModelId model;
     Tokens prompt;
     Tokens output;
-    Nanos queued;  // when it came, since its arrival
+    Nanos queued;  // time from its arrival until it came to this core
   };
-  // Whether nothing runs, waits or is on its way, and all is there that such a request needs: one
-  // step computes its prompt, and another one each token but the last, as soon as two are in flight
-  // at the most. Until calm_until() nothing else is to be decided then.
+  // Whether the core is idle and has everything that such a request needs. Then one step computes
+  // its prompt and one more step each of its tokens but the last, two in flight at most, and until
+  // calm_until() there is nothing else to decide.
   bool may_run_alone(const Alone& alone) const;
-  // A request that was submitted, and waits for the weights of its model, which are on their way:
-  // otherwise everything is as for one that may run alone. nullopt: there is none, or more goes on.
+  // The only request of the core, when it was submitted and waits for weights of its model that are
+  // on their way, and otherwise could run alone; nullopt: there is no such request.
   struct AloneWaiting {
     Alone request;
     Nanos came;
-    Nanos computes;  // what its first step is expected to take
-    // How much longer that step, and the one behind it, may wait for weights.
+    Nanos computes;  // the expected time of its first step
+    // How much longer its first step, and the step after that, may wait for weights.
     Nanos beside;
     Nanos beside_behind;
   };
   std::optional<AloneWaiting> waits_alone() const;
-  // It came at `came`, and its last step has ended, of which nothing has been told: has the effect
-  // of submit(), if that was not called, and of all its steps, by which time its weights have been
-  // told to come. The device was busy with them for `busy`. There is one output, the end, with its
+  // Has the effect of submit() for the request, unless it was submitted already, and of all of its
+  // steps, none of which the core has been told of. The cache must have been told of the arrival of
+  // the weights before. The device was busy for `busy`. There is one output, the last, with the
   // last token.
   struct AloneSteps {
     Nanos came;
-    Nanos first_step;   // is started
-    Nanos first_token;  // is there
+    Nanos first_step;   // when the first step was started
+    Nanos first_token;  // when the core would have been told of the first token
     Nanos last_end;
     Nanos busy;
     TokenId last_token;
   };
   void run_alone(const Alone& alone, const AloneSteps& steps);
 
-  // What is known of the next steps that are or will be in flight: none ends before `next`, and no
-  // two end before `second`, apart from `passed` calm steps that end before both.
+  // What is known of the steps that are or will be in flight: the next one to end does so at `next`
+  // at the earliest, and the one after it at `second`. `passed` calm steps that end before both are
+  // not counted.
   struct StepsAhead {
     Nanos next;
     Nanos second;
     std::int64_t passed = 0;
   };
-  // The earliest time at which a request may end, unless this core is called before or a step
-  // fails; INT64_MAX: there is none. Where that cannot be told: ahead.next. No step takes less than
-  // step_least(model).
+  // The earliest time at which a request may end if the core is not called before and no step
+  // fails; INT64_MAX: there is no request. When it cannot be known the result is ahead.next.
+  // step_least(model) must be a time that no step of the model falls below.
   using StepLeast = std::function<Nanos(ModelId)>;
   Nanos ends_from(const StepsAhead& ahead, const StepLeast& step_least) const;
 

@@ -1,6 +1,6 @@
-// Measures what is asked of a model while it is served: requests a second and their lengths, over
-// the last half a minute or so; older requests count ever less. The slice opener divides GPUs by
-// it. Pure; not thread-safe.
+// Measures the demand for a model while it is served: requests per second and their lengths, over
+// about the last half minute, with older requests weighing less. The slice opener divides GPUs by
+// these values. Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace causeway::fleet {
 
 struct ModelDemand {
   double rate = 0;    // requests a second
-  double prompt = 0;  // tokens of one, mean
-  double output = 0;  // likewise, of those that have ended
+  double prompt = 0;  // mean length, in tokens
+  double output = 0;  // mean length of answers that have ended, in tokens
 };
 
 class DemandMeter {
@@ -24,7 +24,7 @@ class DemandMeter {
  private:
   void decay(Nanos now);
 
-  // Sums as they were at last_.
+  // Decayed sums, as of last_.
   double arrivals_ = 0, prompts_ = 0, ends_ = 0, outputs_ = 0;
   Nanos last_;
 };

@@ -1,11 +1,11 @@
 // The load of the first model, begun before there is a slice: opening a GPU takes most of a second,
-// in which files can be read already. What the slice must do, to make the memory reachable for its
-// copies, waits for it.
+// during which files can be read already. What needs the slice, making the memory reachable for its
+// copies, waits for the slice.
 //
 //   EarlyLoad() ── reads ───────────────────────┐
 //        open_cuda_slice() ── slice_opened() ───┴─ reach ── take()
 //
-// Constructed, told of the slice and asked by one thread; the load has a thread of its own.
+// One thread calls the functions; the load has a thread of its own.
 #pragma once
 
 #include <condition_variable>
@@ -23,11 +23,11 @@ namespace causeway::fleet {
 
 class EarlyLoad {
  public:
-  // Begins. `card`: as the slice will say it. Home and clock outlive the load.
+  // Begins the load. `card`: as the slice will give it. Home and clock must outlive the load.
   EarlyLoad(slice::ModelHome& home, const Clock& clock, ModelId model, ModelSource source,
             model::ModelCard card);
-  // A load without a take() is cancelled, and what it loaded is unloaded. Waits for a read that a
-  // file system holds.
+  // Without a take() the load is cancelled, and what it loaded is unloaded. Waits for a read that
+  // the file system holds up.
   ~EarlyLoad();
   EarlyLoad(const EarlyLoad&) = delete;
   EarlyLoad& operator=(const EarlyLoad&) = delete;
@@ -36,10 +36,10 @@ class EarlyLoad {
   Bytes bytes() const { return card_.layout.bytes; }
   Nanos started() const { return started_; }
 
-  // Tells the load of its slice, once. The slice outlives the load from here on.
+  // Tells the load of its slice; call it once. The slice must outlive the load from here on.
   void slice_opened(slice::Slice& slice);
-  // Blocks until the model is loaded and reachable, and leaves it to the caller; after an error
-  // nothing stays behind. Polls `cancelled`. Once, and after slice_opened().
+  // Blocks until the model is loaded and reachable, and hands it to the caller. After an error
+  // nothing of it stays. Polls `cancelled`. Call it once, after slice_opened().
   Status take(const std::function<bool()>& cancelled);
 
  private:
@@ -61,7 +61,7 @@ class EarlyLoad {
   bool ended_ = false;
   bool taken_ = false;
   Status outcome_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // the last member, because the thread uses all of the above
 };
 
 }  // namespace causeway::fleet

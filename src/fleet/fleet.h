@@ -55,62 +55,64 @@ struct CatalogueEntry {
   GenerationDefaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
-  text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // how the model writes calls
-  text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;  // and what it thinks
-  std::string chat_template_error;  // why there is none: "its folder has no …"
+  // The format in which the model writes tool calls.
+  text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
+  text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;  // the format of its reasoning
+  std::string chat_template_error;  // why there is no template: "its folder has no …"
   std::string bos_text, eos_text;   // for templates
 };
 
 struct ModelStatus {
   ModelState state = ModelState::kUnloaded;
   Bytes host_bytes;    // of weights in host memory
-  Bytes device_bytes;  // of these, cached on devices
-  // Of a ready model that is streamed: how many bytes cross the link at every step.
+  Bytes device_bytes;  // the part of host_bytes that is cached on devices
+  // For a ready model that is streamed: the bytes that cross the link at every step.
   Bytes streamed_bytes;
-  // How long a step is expected to take: of a streamed model by what the link grants, of one whose
-  // slice or link is asked for more than it has by those sums; zero: its target is expected to be
-  // kept, or nothing is known of the link.
+  // The expected time of a step. For a streamed model it follows from the rate that the link
+  // grants; for a model whose slice or link has more demands than it can serve, from their sums.
+  // Zero: the target is expected to be kept, or nothing is known of the link.
   Nanos predicted_tpot;
-  bool best_effort = false;  // that is longer than its target
+  bool best_effort = false;  // predicted_tpot exceeds the target
   std::int64_t requests_running = 0;
-  std::int64_t requests_waiting = 0;  // and loads that were asked for
+  std::int64_t requests_waiting = 0;  // including asks to load the model
   std::int64_t requests_rotary = 0;   // whose KV is in host memory
   std::string last_error;             // of the last attempt to load
   std::int64_t loads_failed = 0;      // since the start
-  int load_percent = -1;  // of a load into host memory that is under way; negative: not known
+  // Of the load into host memory; negative: not known, or no load is under way.
+  int load_percent = -1;
   bool pinned = false;
-  bool attached = false;  // to a slice, which brings its weights when they are asked for
+  bool attached = false;  // a slice has it attached, and brings its weights when they are needed
 };
 
-// The kinds of things that an operator may ask for, beside requests.
+// What an operator may ask for.
 enum class AskKind {
-  kLoad,    // ends when the model serves; others give way for it as they do for a request
-  kUnload,  // ends when it has left slices and host memory; refused while it has requests
-  kPin,     // it is not unloaded from now on; where it is now does not change
+  kLoad,    // ends when the model serves; other models leave for it as for a request
+  kUnload,  // ends when the model has left slices and host memory; refused while it has requests
+  kPin,     // the model is not unloaded from now on; where it is now does not change
   kUnpin,
-  kSleep,  // every model without requests is unloaded, pinned ones apart; SleepMode
-  kWake,   // those are loaded again, as far as they fit; ends at once
-  // The folder of models is read again: what is new is served, what is gone no longer, unless it
-  // has requests or is pinned. Ends when that has left host memory.
+  kSleep,  // unloads every model without requests that is not pinned; see SleepMode
+  kWake,   // loads the sleeping models again, as far as they fit; ends at once
+  // Reads the folder of models again: new models are served, and models that are gone are not,
+  // unless they have requests or are pinned. Ends when those have left host memory.
   kReload,
 };
 
 struct Ask {
-  RequestId id;  // unlike those of requests that have not ended
+  RequestId id;  // must differ from the ids of requests that have not ended
   AskKind kind = AskKind::kLoad;
-  ModelId model = {};       // not of kSleep, kWake and kReload
+  ModelId model = {};       // unused by kSleep, kWake and kReload
   bool keeps_home = false;  // of kUnload and kSleep: weights stay in host memory
   SleepMode mode = SleepMode::kIdle;  // of kSleep
 };
 
-// How the catalogue changed when it was read last, since the start.
+// What changed when the catalogue was last read, compared with the start.
 struct ReloadReport {
   struct Exception {
     std::string model, why;
   };
   std::vector<std::string> added, removed;
-  std::vector<Exception> kept;      // their folders are gone, and they are served on
-  std::vector<Exception> left_out;  // their folders are there, and they cannot be served
+  std::vector<Exception> kept;      // their folders are gone, but they are still served
+  std::vector<Exception> left_out;  // their folders are there, but they cannot be served
 };
 
 // Thread-safe. Entries live as long as the fleet, also those of models that are served no longer:
@@ -129,20 +131,20 @@ class Fleet {
   // while its model is made ready, and ends with kError when that fails. Outputs go to the fleet's
   // sink.
   virtual Status submit(request::Request request) = 0;
-  // The same for a model that must be loaded already: kUnavailable when it is not.
+  // The same for a model that must be loaded already; kUnavailable when it is not.
   virtual Status probe(request::Request request) = 0;
-  // An error: it is refused, and nothing more is heard of it. kInvalidArgument: what the model is
-  // or does now does not allow it; kUnavailable: try again later. Else it ends as a request does,
-  // by one output without tokens, whose reason is kStop, or kError with a code and why.
+  // An error: the ask is refused, with no output. kInvalidArgument: the kind or the state of the
+  // model does not allow it; kUnavailable: try again later. Otherwise the ask ends as a request
+  // does, by one output without tokens, with the reason kStop, or kError with code and message.
   virtual Status ask(const Ask& ask) = 0;
-  // A request, or an ask: what that has begun goes on.
+  // Cancels a request or an ask. What an ask has begun is completed.
   virtual void cancel(RequestId request) = 0;
   // Whether models were sent to sleep and not woken, and no model is on a slice.
   virtual bool asleep() const = 0;
   virtual ReloadReport last_reload() const = 0;
-  // All slices together.
+  // The sum over all slices.
   virtual request::Observation observe() const = 0;
-  // Models that are served no longer among them, whose counts stay.
+  // By model, including models that are not served any more, whose counters stay.
   virtual std::vector<std::pair<ModelId, request::Observation>> observe_models() const = 0;
 };
 

@@ -19,7 +19,7 @@
 
 namespace causeway::fleet {
 
-// Whether the loader has it: reads its size, or brings it.
+// Whether the loader is working on the model: reading its size, or loading it.
 inline bool is_under_way(ModelPhase phase) {
   return phase == ModelPhase::kMeasuring || phase == ModelPhase::kLoading;
 }
@@ -34,84 +34,87 @@ class FleetCore::State {
     ModelId id;
     ModelSpec spec;
     ModelPhase phase = ModelPhase::kCold;
-    bool home = false;   // in host memory, as a whole
-    bool ahead = false;  // wanted without requests
-    Bytes needed;        // of host memory, once it is measured
-    SliceId slice;       // from kPlaced to kLeaving
-    SliceId last;        // the one before
-    SliceId to;          // where it migrates
-    // The slices that are up where it is attached, and how many bytes cross there at every step.
+    bool home = false;   // all of its weights are in host memory
+    bool ahead = false;  // it is wanted without requests
+    Bytes needed;        // bytes of host memory; set when measured
+    SliceId slice;       // its slice, from kPlaced to kLeaving
+    SliceId last;        // the slice before that
+    SliceId to;          // the slice that it migrates to
+    // By slice that is up and where the model is attached: the bytes that cross the link at every
+    // step.
     std::map<SliceId, Bytes> there;
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
-    std::int64_t epoch = 0;   // of the slice, when it was loaded there
+    std::int64_t epoch = 0;   // of its slice, when it was loaded there
     Demand demand;
-    ModelId taker;                    // for which it drains or leaves
-    bool drops = false;               // leaves host memory as well
-    bool told = false;                // leaves because it was asked to, for no taker
-    bool removed = false;             // its folder is gone: it leaves, or has left
-    bool sleeps = false;              // has left so that it is woken together with others
-    std::vector<RequestId> awaiting;  // asks that are answered once it has left
+    ModelId taker;         // the model for which it drains or leaves
+    bool drops = false;    // it leaves host memory as well
+    bool told = false;     // it leaves because the operator asked, and not for a taker
+    bool removed = false;  // its folder is gone: it leaves, or has left
+    bool sleeps = false;   // it was sent to sleep, and is to be woken together with others
+    std::vector<RequestId> awaiting;  // asks that are answered when it has left
     std::deque<RequestId> held;
-    Nanos onset;  // from which the first of them lags
+    Nanos onset;  // when the first of the held requests begins to lag
     std::int64_t running = 0;
     std::optional<Nanos> no_room_since;
-    std::optional<Nanos> resume_until;  // when those of the held that go on are given up
+    // When held requests that continue after a loss are given up.
+    std::optional<Nanos> resume_until;
     DecayedCount rate;
     std::string last_error;
     std::int64_t loads_failed = 0;
-    // The figures that the view and the sums count for the model; out of date while `changed`.
-    SliceId shown;  // on which slice of the view
+    // What the view and the sums count for the model; out of date while `changed`.
+    SliceId shown;  // the slice of the view on which it is counted
     Bytes host_there, host_reserved;
     bool changed = false;
-    std::optional<UnloadCandidate> unloadable;  // its entry among those; out of date while
-    bool unranked = false;                      // this is set
+    // Its entry in `unloadable` below; out of date while `unranked`.
+    std::optional<UnloadCandidate> unloadable;
+    bool unranked = false;
   };
   struct Slice {
     SliceSpec spec;
-    bool up = true;  // open, and not lost
+    bool up = true;  // open and not lost
     bool open = true;
-    bool closing = false;  // takes nothing new
+    bool closing = false;  // it takes no new models or requests
     std::int64_t epoch = 0;
-    std::int64_t running = 0;  // routed to it, and not ended
-    Nanos since;               // when the last of these ended; or the first came
+    std::int64_t running = 0;  // requests that were routed to it and have not ended
+    Nanos since;               // when the last request ended there; the first arrival before that
 
     bool takes() const { return up && !closing; }
   };
-  // Slices that are being changed.
+  // Slices that are being closed so that others can be opened.
   struct Resizing {
     std::vector<SliceId> closing;
-    Nanos until;         // when what still runs there is withdrawn
-    bool asked = false;  // Resize is under way: they are closed
+    Nanos until;         // when requests that still run there are withdrawn
+    bool asked = false;  // Resize has been issued: the slices are being closed
   };
   struct Asked {
     ModelId model;
-    Nanos onset;               // from which it lags
-    SliceId slice;             // to which it was routed; none: it is held
-    std::int64_t resumes = 0;  // after losses of slices in a step of which it was
+    Nanos onset;               // when the request begins to lag
+    SliceId slice;             // the slice that it was routed to; none: it is held
+    std::int64_t resumes = 0;  // how often it was in a step of a slice that was lost
     bool again = false;        // it was routed before
     bool cancelled = false;
     bool withdrawn = false;  // its slice was told to give it back
-    bool loads = false;  // it asks for the model alone: answered instead of routed
+    bool loads = false;      // a LoadAsked: it is answered instead of routed
   };
-  // An ask whose models leave.
+  // An ask that is answered when its models have left.
   struct Leaving {
-    std::int64_t left = 0;  // of them
-    Status result;          // the first that failed
+    std::int64_t left = 0;  // models that have not left yet
+    Status result;          // the first failure
   };
-  // An ask for all to sleep that waits for requests.
+  // A SleepAsked that waits for requests to end.
   struct Sleeping {
     bool keeps_home = false;
-    std::unordered_set<RequestId> until;  // these have ended
+    std::unordered_set<RequestId> until;  // the requests that have not ended yet
   };
-  // Why the first model finds no place.
+  // Why the model that comes next finds no place.
   struct NoRoom {
-    Bytes free, could_go;  // of host memory
-    bool host = false;     // it is host memory that lacks
+    Bytes free, could_go;  // bytes of host memory: free, and held by models that could leave
+    bool host = false;     // host memory is what is lacking
   };
 
   State(FleetSpec spec, const FleetOptions& options, std::unique_ptr<PlacementPolicy> policy);
 
-  // Events (fleet_core.cc).
+  // Events; defined in fleet_core.cc.
   void on(const RequestArrived& event);
   void on(const RequestCancelled& event);
   void on(const RequestEnded& event);
@@ -129,14 +132,14 @@ class FleetCore::State {
   void on(const Stopped& event);
   void on(const Woken& event);
 
-  // Asks of the operator (fleet_core_admin.cc).
+  // Asks of the operator; defined in fleet_core_admin.cc.
   void on(const LoadAsked& event);
   void on(const UnloadAsked& event);
   void on(const PinAsked& event);
   void on(const SleepAsked& event);
   void on(const WakeAsked& event);
   void forget(RequestId request);
-  bool fall_asleep();  // false: no ask was to
+  bool fall_asleep();  // returns whether some ask to sleep could begin
   void send_to_sleep(RequestId ask, bool keeps_home);
   bool takes_ask(RequestId ask);
   void answer(RequestId ask, Status result);
@@ -147,7 +150,7 @@ class FleetCore::State {
   void has_left(Model& model, const Status& gone);
   void one_left(RequestId ask, const Status& gone);
 
-  // The catalogue that is read again (fleet_core_catalogue.cc).
+  // Reading the catalogue again; defined in fleet_core_catalogue.cc.
   void on(const ReloadAsked& event);
   void on(const CatalogueRead& event);
   bool is_removed(const Model& model) const;
@@ -157,16 +160,18 @@ class FleetCore::State {
   void keep(Model& model, const Error& why);
 
   void enter(Model& model, ModelPhase phase);
-  // Whether a model is in one of these phases, which are not the first.
+  // Whether some model is in a phase from `first` to `last`. `first` must not be a phase in which
+  // models rest.
   bool any_in(ModelPhase first, ModelPhase last) const;
   Model& model_of(ModelId id);
   Slice& slice_of(SliceId id);
   bool slice_was_lost(const Model& model) const;
-  // Every change of what a model takes is told by this; sums are brought up before they are used.
+  // Call it at every change of what a model takes. add_up() brings the sums up to date before they
+  // are used.
   void touch(Model& model);
   void add_up();
   Nanos predicted_tpot(const Model& model) const;
-  void predict_tpots();  // of what is routed
+  void predict_tpots();  // for models with routed requests
   void show(Model& model);
   void rank_unloadable();
   bool another_may_fit(const Model& model) const;
@@ -185,24 +190,24 @@ class FleetCore::State {
   void end_all_held(const Error& error);
   void refuse(RequestId request, const Error& error);
   void fail(Model& model, const Error& error);
-  void rest(Model& model);  // not on a slice: cold or at home, or asked for
+  void rest(Model& model);  // the model is on no slice any more: cold, at home, or queued again
   void give_up(Model& model);
   void give_up_all();
 
-  // Slices that change (fleet_core_resize.cc).
+  // Changing slices; defined in fleet_core_resize.cc.
   bool loader_works() const;
   void start_closing(Model& model);
   void leave_closing(Model& model);
   bool finish_closing();
   void open(const OpenedSlice& opened);
 
-  // Models that go on elsewhere with what they run (fleet_core_migrate.cc).
+  // Moving models to other slices together with their requests; defined in fleet_core_migrate.cc.
   void migrate(const Migration& migration);
   bool finish_migrations();
   void stay(Model& model);
   void stay_all(SliceId to);
 
-  // Placing (fleet_core_place.cc).
+  // Placing models; defined in fleet_core_place.cc.
   void advance();
   bool give_up_resumed();
   bool drop_unwanted();
@@ -233,8 +238,9 @@ class FleetCore::State {
   FleetView view_ahead() const;
   std::vector<Model*> in_motion();
   std::vector<Model*> wanted();
-  Bytes host_reserved();  // by what is there to stay, or is to come
-  Bytes host_there();     // in use until loads, drops and unloads under way have ended
+  Bytes host_reserved();  // by models that stay there or are to come
+  // By models that are there, until loads, drops and unloads under way have ended.
+  Bytes host_there();
 
   Status check_model(const Model& model) const;
   Status check_slice(std::size_t index) const;
@@ -250,35 +256,35 @@ class FleetCore::State {
   std::vector<Model> models;
   std::vector<Slice> slices;
   std::unordered_map<RequestId, Asked> requests;
-  std::unordered_map<RequestId, Leaving> leaving;  // asks for models to leave, not answered yet
-  std::unordered_map<RequestId, Sleeping> sleeping;  // asks that have not begun
-  bool asleep = false;                             // models were sent to sleep, and not woken
+  std::unordered_map<RequestId, Leaving> leaving;    // asks that are answered when models have left
+  std::unordered_map<RequestId, Sleeping> sleeping;  // asks to sleep that wait for requests
+  bool asleep = false;                               // models were sent to sleep and not woken
   std::int64_t held = 0;
-  bool any_resumes = false;  // requests were held to go on, some time
+  bool any_resumes = false;  // some request was once held so that it continues elsewhere
   std::optional<Bytes> host_budget;
-  Bytes host_other;              // in host memory, taken by others than these models
+  Bytes host_other;              // in use for weights, but not by these models
   Nanos down_since;              // when the last slice that was up was lost
-  std::optional<Error> stalled;  // the loader, and why that is thought
+  std::optional<Error> stalled;  // why the loader is thought to be stalled; empty: it is not
   std::optional<Resizing> resizing;
-  // The ask for the catalogue that is being read. One that has been answered since is not in
-  // `leaving` any more.
+  // The ask for which the catalogue is being read. When it has been answered early it is no longer
+  // in `leaving`.
   std::optional<RequestId> rereading;
   std::set<ModelId> moving;          // models that neither rest nor serve
-  std::int64_t loads_under_way = 0;  // how many of them the loader has
+  std::int64_t loads_under_way = 0;  // how many models the loader is working on
   std::string wrong_change;          // the first that may_follow() refuses; empty: there was none
-  // How many models have entered each phase and not left it.
+  // By phase: the number of models in it.
   std::array<std::int64_t, static_cast<std::size_t>(ModelPhase::kDropping) + 1> in_phase = {};
-  FleetView view;                    // of models that take something of their slice
-  std::vector<ModelId> changed;      // since the sums were brought up
-  Bytes there_sum, reserved_sum;     // of host memory, by all models
-  // Models that may leave host memory without draining, the cheapest to bring back first; as of the
-  // last rank_unloadable(). Those that were shown since.
+  FleetView view;                 // of models that take something of their slice
+  std::vector<ModelId> changed;   // models that changed since the sums were last brought up to date
+  Bytes there_sum, reserved_sum;  // of host memory, by all models
+  // Models that may leave host memory without draining, the cheapest to bring back first, as of the
+  // last rank_unloadable(); their bytes; and the models that have changed since.
   std::set<UnloadCandidate> unloadable;
   Bytes unloadable_sum;
   std::vector<ModelId> unranked;
   bool stopped = false;
   SteadyTime time;
-  Nanos now;  // by it
+  Nanos now;  // by `time`
   Random random;
   FleetCounters counters;
   std::vector<Action> actions;

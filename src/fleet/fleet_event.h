@@ -13,135 +13,139 @@
 
 namespace causeway::fleet {
 
-// A request that its server has validated, and holds: the core knows it by this.
+// A request has come. Its server has validated it and keeps its body; the core knows the request by
+// its id.
 struct RequestArrived {
   RequestId request;
   ModelId model;
   request::Slo slo = {};
   Nanos arrival;
-  bool only_ready = false;  // refused unless its model serves: it wakes none
+  bool only_ready = false;  // refuse it unless its model serves already; load nothing for it
 };
-// The operator asks for something. Each is answered once, by Answered; ids are unlike
-// those of requests, and RequestCancelled takes one back, as far as it has not begun.
-struct LoadAsked {  // answered once the model serves; others give way as they do for a request
+// Asks of the operator. Each ask is answered once, by Answered. Ids of asks differ from those of
+// requests, and RequestCancelled takes an ask back if it has not begun.
+struct LoadAsked {  // answered when the model serves; other models leave for it as for a request
   RequestId ask;
   ModelId model;
 };
-struct UnloadAsked {  // answered once it is gone, or at once if it cannot go
+struct UnloadAsked {  // answered when the model has left, or at once if it cannot leave
   RequestId ask;
   ModelId model;
-  bool keeps_home = false;  // off its slices alone: it stays in host memory
+  bool keeps_home = false;  // the model leaves its slices and stays in host memory
 };
-struct PinAsked {  // changes nothing of where the model is
+struct PinAsked {  // does not change where the model is
   RequestId ask;
   ModelId model;
-  bool pinned = false;  // or no longer
+  bool pinned = false;  // false: the pin is removed
 };
-// Every model that can go once the requests of `mode` have ended is to go, as by UnloadAsked. These
-// models are known as sleeping. Loads that are asked for are no requests.
+// Every model is to leave, as by UnloadAsked, once the requests that `mode` names have ended,
+// unless it cannot leave. These models are then asleep. Loads that were asked for do not count as
+// requests.
 struct SleepAsked {
   RequestId ask;
   bool keeps_home = false;
   SleepMode mode = SleepMode::kIdle;
 };
-// The sleeping models are wanted, as by ModelWanted. It is answered at once.
+// The sleeping models are wanted again, as by ModelWanted. Answered at once.
 struct WakeAsked {
   RequestId ask;
 };
-// The folder of models is to be read again. Answered once what is no longer there has left, as far
-// as it can go: of what stays ModelKept says why. Refused while it is being read already, or while
-// slices change.
+// The folder of models is to be read again. Answered when the models that are no longer in it have
+// left, as far as they can; ModelKept says why others stay. Refused while the folder is being read
+// already, or while slices change.
 struct ReloadAsked {
   RequestId ask;
 };
 struct RequestCancelled {
   RequestId request;
 };
-// The slice to which it was routed has delivered its finished output, or did not take it. Of one
-// that is held again because its slice was lost: it had ended before.
+// The slice of the request has delivered its finished output, or did not take it. When the request
+// is held again because its slice was lost, this says that it had ended before the loss.
 struct RequestEnded {
   RequestId request;
 };
-// The answer to Withdraw, unless the request has ended: its slice has it no longer, and it goes on
-// elsewhere.
+// The answer to Withdraw, unless the request has ended: the slice has given the request back, and
+// it continues elsewhere.
 struct RequestWithdrawn {
   RequestId request;
 };
-// To be loaded ahead of its requests, as far as nothing gives way for it.
+// The model is to be loaded ahead of requests, as far as no other model has to leave for it.
 struct ModelWanted {
   ModelId model;
 };
 // How much host memory there is for weights.
 struct HostRoom {
-  Bytes needed;  // by one model
-  Bytes used;    // by those that are there
+  Bytes needed;  // by the model that was measured
+  Bytes used;    // by the models in host memory
   Bytes budget;
 };
-// The answers to actions of the loader. Each carries the model of its action.
+// The answers to the loader's actions. Each names the model of its action.
 struct Measured {
   ModelId model;
-  Result<HostRoom> room;  // an error: it cannot be served, whatever room there is
+  Result<HostRoom> room;  // an error: the model cannot be served, whatever room there is
 };
 struct LoadEnded {
   ModelId model;
-  Result<Bytes> crosses;  // at every step
+  Result<Bytes> crosses;  // the bytes that cross the link at every step
 };
 struct UnloadEnded {
   ModelId model;
-  Status gone;  // an error: the slice that serves it has not let go, and serves on
+  // An error: the slice that serves the model has not released it, and serves it again.
+  Status gone;
 };
 struct DropEnded {
   ModelId model;
 };
-// Everything on it is gone. What was routed to it is routed again, or refused; some of it may have
-// ended before, which RequestEnded says yet.
+// The slice is lost, with everything on it. Its requests are routed again or refused. Some of them
+// may have ended before; RequestEnded still says so afterwards.
 struct SliceLost {
   SliceId slice;
-  // Requests that may be why the slice is lost: they were in the step that ran. The others waited.
+  // The requests that may have caused the loss: those in the step that ran. The others were
+  // waiting.
   std::vector<RequestId> suspects = {};
 };
-// A slice has come back, without models.
+// A slice has come back, with no models attached.
 struct SliceReturned {
   SliceId slice;
 };
-// These slices are to be closed, all at once, and others to be opened in their place. What comes
-// for them is held from now on; what runs there has `drain_max` to end, and goes on elsewhere or on
-// the new slices then. No effect while anything is loaded or let go of, or slices change already:
-// FleetCore::resizing() says whether it has begun, and the caller asks again.
+// These slices are to be closed, all at once, and others opened in their place. New requests for
+// them are held from now on. Running requests have `drain_max` to end; after that they continue
+// elsewhere or on the new slices. No effect while anything is loaded or unloaded, or slices change
+// already: FleetCore::resizing() tells whether the change has begun, and the caller asks again.
 struct ResizeWanted {
-  std::vector<SliceId> slices;  // that are open, at least one
+  std::vector<SliceId> slices;  // open slices, at least one
   Nanos drain_max;
 };
 struct OpenedSlice {
-  SliceId slice;  // an id that no open slice has: of one that was closed, or the next one
+  SliceId slice;  // the id of a closed slice, or the next unused id
   SliceSpec spec;
 };
-// The answer to Resize. Fewer may be open than there were, or none.
+// The answer to Resize. Fewer slices may be open than before, or none.
 struct SlicesChanged {
   std::vector<OpenedSlice> opened;
 };
-// A model that the catalogue has now: a new one has the next id; one that had been removed is back
-// under the id that it had before. It is in no memory, and no request asks for it yet.
+// A model that the catalogue now has. A new model has the next id; one that had been removed is
+// back under its former id. It is in no memory, and has no requests.
 struct FoundModel {
   ModelId model;
   ModelSpec spec;
 };
 struct CatalogueNews {
   std::vector<FoundModel> found;
-  std::vector<ModelId> gone;  // their folders
+  std::vector<ModelId> gone;  // models whose folders are gone
 };
-// The answer to Reread. An error: nothing changes.
+// The answer to Reread. After an error nothing changes.
 struct CatalogueRead {
   Result<CatalogueNews> news;
 };
-// The task of the loader that is under way shows no sign of life: why. Until the next answer of the
-// loader only what serves is served.
+// The loader's present task shows no sign of life, for the given reason. Until the loader's next
+// answer only models that serve already are served.
 struct LoaderStalled {
   Error why;
 };
-// The fleet stops for good: held requests end, new ones are refused.
+// The fleet stops for good: held requests end, and new ones are refused.
 struct Stopped {};
-// next_wakeup() has come.
+// The time of next_wakeup() has come.
 struct Woken {};
 
 using Event =
@@ -150,50 +154,52 @@ using Event =
                  ResizeWanted, SlicesChanged, LoaderStalled, Stopped, Woken, LoadAsked, UnloadAsked,
                  PinAsked, SleepAsked, WakeAsked, ReloadAsked, CatalogueRead>;
 
-// Hands the request to the slice, which ends it unless it is lost: then it may be routed again, and
-// goes on behind what of its answer has been delivered.
+// Hands the request to the slice, which ends it unless the slice is lost. A request of a lost slice
+// may be routed again, and continues after the part of its answer that was delivered.
 struct Route {
   RequestId request;
   SliceId slice;
-  // By best effort: what is asked of the slice and its link is more than they have, and a token is
-  // expected to take so long, more than the model's target. Zero: targets are expected to be kept.
+  // Zero: the model is expected to keep its targets. Otherwise it is served by best effort: the
+  // demands on the slice or its link exceed their limits, and this is the expected time per token,
+  // which exceeds the target.
   Nanos predicted_tpot = {};
 };
 struct CancelOn {
   RequestId request;
   SliceId slice;
 };
-// The slice is to give the request back: it ends there with what it has answered.
+// Has the slice give the request back: it ends there with the tokens that it has.
 struct Withdraw {
   RequestId request;
   SliceId slice;
 };
-// Ends a request that no slice has.
+// Ends a request that is on no slice.
 struct Refuse {
   RequestId request;
   request::FinishReason reason = request::FinishReason::kError;
   Error error;
 };
-// An ask has ended. kInvalidArgument: the model's kind or its state does not allow what was asked.
+// An ask has ended. kInvalidArgument: the kind or the state of the model does not allow it.
 struct Answered {
   RequestId ask;
   Status result;
 };
-// To be told to the operator: the model could not be loaded.
+// For the operator: the model could not be loaded.
 struct LoadFailed {
   ModelId model;
   Error error;
 };
-// It is served no longer: requests and asks of it are refused from now on (kNotFound).
+// The model is not served any more: from now on its requests and asks are refused (kNotFound).
 struct ModelRemoved {
   ModelId model;
 };
-// The model's folder is gone, but a request, a pin or a slice keeps the model served.
+// The model's folder is gone, but the model is still served, because of a request, a pin or a
+// slice.
 struct ModelKept {
   ModelId model;
   Error why;
 };
-// Each of these is answered by one event.
+// The actions from here on are answered by one event each.
 struct Measure {
   ModelId model;
 };
@@ -203,16 +209,17 @@ struct Load {
 };
 struct Unload {
   ModelId model;
-  std::vector<SliceId> slices;  // on which it is; the one that serves it is to be left last
-  bool drop = false;            // out of host memory, too
-  ModelId taker;                // for which it goes; invalid: it was asked to
+  // The slices where it is attached; the one that serves it comes last.
+  std::vector<SliceId> slices;
+  bool drop = false;  // it leaves host memory, too
+  ModelId taker;      // the model for which it leaves; invalid: it leaves because of an ask
 };
-// It may still be attached where an unload has not gone all the way.
+// Removes the model from host memory. It may still be attached where an unload was not completed.
 struct Drop {
   ModelId model;
 };
-// Closes slices, with all that is attached to them, and opens others. What was routed to them and
-// has not ended is no longer theirs, from this action on: it is routed again.
+// Closes slices, with everything attached to them, and opens others. Requests on the closed slices
+// that have not ended are routed again; from this action on their old slices have no claim on them.
 struct Resize {
   std::vector<SliceId> closing;
 };

@@ -1,5 +1,6 @@
-// The interface of a slice to the fleet: it takes requests, as any SliceHandle, for the models that
-// are attached to it. engine_slice.h is a slice of this process; tests have one without weights.
+// The interface of a slice to the fleet: like any SliceHandle it takes requests, for the models
+// that are attached to it. engine_slice.h is a slice of this process; tests have slices without
+// weights.
 #pragma once
 
 #include <utility>
@@ -11,39 +12,42 @@
 namespace causeway::fleet {
 
 struct AttachedModel {
-  Bytes streamed;           // what of its weights crosses the link at every step
-  Nanos predicted_tpot{0};  // of a streamed model: by what the link grants; zero: not known
+  Bytes streamed;  // bytes of its weights that cross the link at every step
+  // For a streamed model, at the rate that the link grants; zero: not known.
+  Nanos predicted_tpot{0};
 };
 
 class FleetSlice : public engine::SliceHandle {
  public:
   using engine::SliceHandle::observe;
-  // Observes one model; all is zero for one that is not attached. Any thread.
+  // Observes one model; all fields are zero for a model that is not attached. Any thread.
   virtual request::Observation observe(ModelId model) const = 0;
   // Observes each attached model. Any thread.
   virtual std::vector<std::pair<ModelId, request::Observation>> observe_models() const = 0;
 
-  // Has the slice take requests of a model that is in host memory; pinned: it is never evicted from
-  // the slice's cache. No byte of weights moves. kResourceExhausted, kUnsupported: this slice
-  // cannot serve it, another might. One thread at a time, with detach().
+  // Makes the slice take requests of a model that is in host memory. A pinned model is never
+  // evicted from the slice's cache. No weights are moved. kResourceExhausted, kUnsupported: this
+  // slice cannot serve the model, but another one might. One thread at a time, together with
+  // detach().
   virtual Result<AttachedModel> attach(const CatalogueEntry& entry, const ModelSource& source,
                                        bool pinned) = 0;
-  // Refuses the model's new requests, waits for those it has to end, and undoes attach().
-  // kDeadlineExceeded: some are left, and it serves on.
+  // Refuses the model's new requests, waits for its present ones to end, and undoes attach().
+  // kDeadlineExceeded: requests are left, and the model is served again.
   virtual Status detach(ModelId model, Nanos timeout) = 0;
 
-  // Whether it comes back when observe() says that it is lost, as a worker's does, whose process is
-  // started again.
+  // Whether the slice comes back after observe() has reported it as lost, as a worker's slice does
+  // when its process is started again.
   virtual bool restarts() const { return false; }
-  // Whether one that was lost serves again, with nothing attached; from then on observe() says so,
-  // too. Any thread.
+  // Whether a lost slice serves again, with no model attached; from then on observe() does not
+  // report it as lost. Any thread.
   virtual bool returned() { return false; }
 
-  // The requests that may be why the slice is lost, from when observe() says that it is until it
-  // has returned. They were in a step of it, or it had not said yet that they wait. Any thread.
+  // The requests that may have caused the loss, from the time at which observe() reports the slice
+  // as lost until it has returned: they were in a step, or the slice had not yet said that they
+  // wait. Any thread.
   virtual std::vector<RequestId> suspects() const = 0;
 
-  // How many bytes of weights have come from host memory since the slice was opened. Any thread.
+  // The bytes of weights that have come from host memory since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
 };
 

@@ -17,25 +17,25 @@ using LinkId = Id<struct LinkTag>;    // an index into FleetSpec::links
 
 struct ModelSpec {
   std::string name;
-  Bytes weights = {};          // that a step reads; S_m of the paper
-  request::Slo slo = {};       // for which it is placed
-  double rate = 0;             // requests a second that are expected
-  double flops_per_token = 0;  // of a prompt
-  Tokens prompt = {};          // that is expected
-  Bytes memory_min = {};       // of a slice: a ring, KV of one context
+  Bytes weights = {};          // read by a step; S_m in the paper
+  request::Slo slo = {};       // the targets for which it is placed
+  double rate = 0;             // expected requests per second
+  double flops_per_token = 0;  // for each token of a prompt
+  Tokens prompt = {};          // the expected length
+  Bytes memory_min = {};       // of a slice: a ring, and KV of one context
   bool pinned = false;         // never unloaded
 };
 
 struct SliceSpec {
-  LinkId link = {};             // that its weights cross; invalid: none
-  std::int64_t models_max = 0;  // on it at once
+  LinkId link = {};             // the link that weights cross; invalid: none
+  std::int64_t models_max = 0;  // on the slice at the same time
   Bytes memory = {};            // for weights and KV
   double memory_bytes_per_second = 0;
   double flops_per_second = 0;
 };
 
 struct LinkSpec {
-  double bytes_per_second = 0;  // what it grants to weights
+  double bytes_per_second = 0;  // that the link grants to weights
 };
 
 struct FleetSpec {
@@ -44,19 +44,19 @@ struct FleetSpec {
   std::vector<LinkSpec> links;    // by LinkId
 };
 
-// The resources that a model takes of a slice while it is there (paper §6.1, 6.2).
+// What a model takes of its slice while it is there (paper §6.1, 6.2).
 struct Demand {
-  Bytes crosses;                       // at every step: S_m less what stays on the slice
-  Bytes stays;                         // of the weights, on the slice
-  Bytes memory;                        // the least, beside these
+  Bytes crosses;                       // bytes over the link at every step: S_m less `stays`
+  Bytes stays;                         // bytes of the weights that stay on the slice
+  Bytes memory;                        // the least memory it needs in addition
   double link_bytes_per_second = 0;    // crosses ÷ TPOT
   double memory_bytes_per_second = 0;  // weights ÷ TPOT
-  double flops_per_second = 0;         // of the expected prompt, within TTFT
+  double flops_per_second = 0;         // for the expected prompt, within the TTFT target
 
   Demand& operator+=(const Demand& other);
 };
 
-// The demand of a model of which `resident` stays on the slice.
+// The demand of a model when `resident` bytes of its weights stay on the slice.
 Demand demand_of(const ModelSpec& model, Bytes resident);
 
 }  // namespace causeway::fleet

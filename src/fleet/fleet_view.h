@@ -1,7 +1,7 @@
-// The slices of a fleet as a placement policy sees them: what is on each, and what that asks of it
-// and of its link. Kept up as models come and go, so that a decision does not add up the fleet, and
-// finds its slice without looking at all of them (fleet_index.h). Plain data and sums; not
-// thread-safe.
+// The slices of a fleet as a placement policy sees them: the models on each slice, and their
+// demands on the slice and its link. The view is updated as models come and go, so that a decision
+// need not add up the fleet, and finds its slice without looking at all of them (fleet_index.h).
+// Plain data and sums; not thread-safe.
 #pragma once
 
 #include <compare>
@@ -16,8 +16,8 @@
 
 namespace causeway::fleet {
 
-// The cost of bringing models back: how many of them have requests, which are the dearest; then Σ
-// bytes × rate of their requests, as log_cost() has it.
+// The cost of bringing models back. First the number of them that have requests, which cost most;
+// then Σ bytes × request rate, as a log_cost().
 struct BackCost {
   std::int64_t busy = 0;
   double log = -std::numeric_limits<double>::infinity();
@@ -25,15 +25,15 @@ struct BackCost {
   std::partial_ordering operator<=>(const BackCost& other) const = default;
 };
 
-// A model that is on a slice, or is to come there. Those that leave are not shown.
+// A model that is on a slice, or is to come there. Models that are leaving are not in the view.
 struct PlacedModel {
   ModelId model;
   Demand demand = {};
-  bool may_go = false;     // nothing asks for it, and it is not pinned
-  bool may_drain = false;  // it is not pinned: what runs may be ended first
+  bool may_go = false;     // it has no requests and is not pinned
+  bool may_drain = false;  // it is not pinned; its running requests may end first
   Bytes bytes = {};        // that bringing it back would move
   DecayedCount rate = {};  // of its requests
-  SliceId last = {};       // where it was before
+  SliceId last = {};       // the slice where it was before
   std::int64_t requests = 0;
 
   BackCost cost() const { return {requests > 0, log_cost(bytes, rate.log_rate())}; }
@@ -46,12 +46,11 @@ struct SliceView {
   // The sum of these models' demands.
   Demand sum = {};
   std::int64_t requests = 0;
-  // How fast the slice is: how fast it reads weights, since steps that decode do nothing else for
-  // most of their time.
+  // The slice's speed: the rate at which it reads weights, because decode steps do little else.
   double speed() const {
     return spec.memory_bytes_per_second > 0 ? spec.memory_bytes_per_second : 1;
   }
-  // Requests for each unit of speed: times FleetView::request_work() it is in seconds.
+  // Requests per unit of speed. Multiplied by FleetView::request_work() it is in seconds.
   double load() const { return static_cast<double>(requests) / speed(); }
 };
 
@@ -63,31 +62,32 @@ class FleetView {
   const SliceView& slice(SliceId id) const { return slices_[static_cast<std::size_t>(id.value)]; }
   const std::vector<LinkSpec>& links() const { return links_; }
   void set_up(SliceId id, bool up);
-  // The slice is another one, or the next one, and up. Nothing is on it; its link is known.
+  // Defines a slice, which may be new: it is up, with no models. The spec's link must exist.
   void set_slice(SliceId id, const SliceSpec& spec);
-  // Sets how much work a request is on a slice, as measured: seconds × SliceView::speed().
+  // Sets the measured work of a request: seconds × SliceView::speed().
   void set_request_work(double work) { request_work_ = work; }
   double request_work() const { return request_work_; }
-  // The model is there, as it is now.
+  // Adds the model to the slice, or updates it there.
   void put(SliceId id, const PlacedModel& model);
-  // No effect if it is not there.
+  // No effect when the model is not there.
   void remove(SliceId id, ModelId model);
 
   // By which factor the soft limits would be exceeded on the slice, without `gone` and with `more`:
   // the largest of sum ÷ limit over its link (with all slices of that link), memory and compute.
   double excess(SliceId id, std::span<const ModelId> gone, const Demand& more) const;
-  // The sum of the demands on the slice, without `gone`.
+  // The sum of the demands on the slice, without the models `gone`.
   Demand sum(SliceId id, std::span<const ModelId> gone) const;
-  // How much of the slice's link is used; 0 where it has none.
+  // The bytes per second that are demanded of the slice's link; 0 without a link.
   double link_used(SliceId id) const;
-  // Each slice's share of the link while all copy, bytes a second; infinity: it has no link.
+  // The slice's share of its link while all slices copy, in bytes per second; infinity without a
+  // link.
   double link_share(SliceId id) const;
 
-  // Brought up to what is there now.
+  // The index, brought up to date.
   const FleetIndex& index() const;
 
-  // For checkers: whether all sums are those of the models; and whether a slice has the same models
-  // in the same state as in another view.
+  // For checkers: whether all sums equal those of the models; and whether a slice has the same
+  // models in the same state as in another view.
   bool adds_up() const;
   bool shows(SliceId id, const FleetView& other) const;
 
@@ -96,10 +96,11 @@ class FleetView {
 
   std::vector<SliceView> slices_;  // by SliceId
   std::vector<LinkSpec> links_;
-  std::vector<std::int64_t> link_used_;  // bytes a second, whole: they are added and taken away
+  // Bytes per second, as integers so that adding and subtracting is exact.
+  std::vector<std::int64_t> link_used_;
   std::vector<std::vector<SliceId>> slices_of_link_;
   double request_work_ = 0;
-  mutable FleetIndex index_;  // a cache of the above, brought up when it is asked for
+  mutable FleetIndex index_;  // a cache of the above, brought up to date when it is asked for
 };
 
 }  // namespace causeway::fleet

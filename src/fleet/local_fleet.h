@@ -1,6 +1,6 @@
 // The loop of a FleetCore: it owns the lock, two threads and the bodies of requests, and executes
-// what the core decides. The loader loads models; the watch hears of slices and of time, also while
-// the loader is held.
+// the core's actions. The loader thread loads models. The watch thread notices lost slices and
+// expired times, also while the loader is held up.
 //
 //   submit(), ask(), … ─┐               ┌─ Route, CancelOn ──▶ slices ──▶ SerialSink ──▶ target
 //   outputs have ended ─┼─▶ FleetCore ──┼─ Refuse, Answered ─────────────────▲            │
@@ -31,37 +31,37 @@
 
 namespace causeway::fleet {
 
-// Slices, and what they have. No `specs`: they divide what they have themselves, and one serves
-// as well as another.
+// The slices of a fleet and their limits. Without `specs` the slices divide their memory
+// themselves, and each serves as well as any other.
 struct FleetSlices {
   std::vector<FleetSlice*> slices;  // at least one, borrowed
-  std::vector<SliceSpec> specs;     // of each
-  std::vector<LinkSpec> links;      // that these name
-  SliceOpener* opener = nullptr;    // borrowed; null: they stay as they are
+  std::vector<SliceSpec> specs;     // of each slice; or empty
+  std::vector<LinkSpec> links;      // the links that `specs` name
+  SliceOpener* opener = nullptr;    // borrowed; null: the slices never change
 };
 
 struct LocalFleetOptions {
-  // Load as many models as fit at once, in the order of loads_before().
+  // Load models at the start, as many as fit, in the order of loads_before().
   bool load_ahead = true;
   std::int64_t waiting_for_load_max = 1024;  // requests held while their models load
-  Nanos room_timeout = seconds(1);           // for models that could give way to end their requests
-  Nanos unload_timeout = seconds(30);        // for the engine to let go of a model without requests
-  Nanos stop_timeout = seconds(10);          // for a load to notice that it is to end
+  Nanos room_timeout = seconds(1);           // for models that could leave to end their requests
+  Nanos unload_timeout = seconds(30);        // for the engine to release a model without requests
+  Nanos stop_timeout = seconds(10);          // for a load to notice that it must end
   Nanos stall_timeout = seconds(120);        // for the loader to show a sign of life
-  std::int64_t resumes_max = 2;              // FleetOptions has these
+  std::int64_t resumes_max = 2;              // FleetOptions::resumes_max
   Nanos resume_timeout = seconds(60);
   Nanos return_timeout = seconds(30);
-  PlacementKind placement = PlacementKind::kBandwidth;  // of models, where there are several slices
-  // How long what runs on slices that are to be closed may go on there. An answer of a hundred
-  // tokens at 30 ms ends within that; what is longer is computed again, prompt and all, elsewhere.
+  PlacementKind placement = PlacementKind::kBandwidth;  // of models, when there are several slices
+  // How long requests may run on slices that are to be closed. An answer of a hundred tokens at 30
+  // ms each ends within that time; longer ones are computed again elsewhere, prompt included.
   Nanos drain_max = seconds(3);
   CatalogueReader* reader = nullptr;  // borrowed; null: the catalogue stays as it is
   const Clock* clock = nullptr;       // borrowed; null: the machine's
 };
 
-// An OutputSink takes one call at a time; the engine and the fleet deliver to the same target
-// through this. It also asks the fleet which of the engine's outputs are to be delivered, and tells
-// it which requests have ended with them, or were given back.
+// Serialises the outputs of engines and of the fleet to one target, because an OutputSink takes one
+// call at a time. It also asks the fleet which outputs to deliver (the screen), and tells it which
+// requests have ended or were given back (the listener).
 class SerialSink final : public engine::OutputSink {
  public:
   using Listener = std::function<void(const std::vector<RequestId>& ended,
@@ -70,12 +70,12 @@ class SerialSink final : public engine::OutputSink {
 
   // Borrows `target`.
   explicit SerialSink(engine::OutputSink& target) : target_(target) {}
-  // Called by engines. The listener hears of ends after the target has them.
+  // Called by engines. The listener is told of ends after the target has them.
   void on_outputs(std::vector<request::Output> outputs) override;
   // Called by the fleet, for outputs of its own. The listener is not told.
   void deliver(std::vector<request::Output> outputs);
-  // Sets the listener and the screen. An empty listener hears nothing; an empty screen lets all
-  // pass. Waits for calls of those before.
+  // Sets the listener and the screen. With an empty listener no ends are reported; with an empty
+  // screen all outputs are delivered. Waits for calls of the former ones.
   void listen(Listener listener, Screen screen = {});
 
  private:
@@ -90,11 +90,11 @@ class LocalFleet final : public Fleet {
   class State;
 
  public:
-  // Home, slices and sink are borrowed and outlive the fleet; the slices deliver to the same sink.
-  // Where there are several, or the one restarts, requests of a slice that is lost go on elsewhere.
-  // With several, a model without requests changes slices as load moves. Entries are numbered from
-  // 0 in the order of `models`. kInvalidArgument: two models of one name. kResourceExhausted: no
-  // thread to be had.
+  // Home, slices and sink are borrowed and must outlive the fleet; the slices must deliver to the
+  // same sink. When there are several slices, or the only one restarts, requests of a lost slice
+  // continue elsewhere. With several slices a model without requests may change slices as the load
+  // changes. Models get the ids 0, 1, … in the order of `models`. kInvalidArgument: two models have
+  // the same name. kResourceExhausted: no thread is available.
   static Result<std::unique_ptr<LocalFleet>> start(std::vector<CatalogueModel> models,
                                                    const LocalFleetOptions& options,
                                                    FleetHome& home, FleetSlices slices,
@@ -115,19 +115,21 @@ class LocalFleet final : public Fleet {
   request::Observation observe() const override;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const override;
 
-  // Blocks until no model is loading or queued for it, or `timeout` has passed: false.
+  // Blocks until no model is being loaded or queued for loading. False: `timeout` has passed
+  // before.
   bool wait_until_loaded(Nanos timeout) const;
 
-  // Has slices closed and others opened, as the opener's own decisions do: those of `change` drain
-  // from now on. kUnsupported: the fleet has no opener; kInvalidArgument: a slice that it does not
-  // have; kUnavailable: models are being loaded, slices change already, or it has been stopped.
+  // Closes slices and opens others, as the opener's own decisions do: the slices of `change` drain
+  // from now on. kUnsupported: the fleet has no opener; kInvalidArgument: the fleet does not have
+  // such a slice; kUnavailable: models are being loaded, slices change already, or the fleet has
+  // been stopped.
   Status resize(LayoutChange change);
-  // Blocks until no slices change, or `timeout` has passed: false.
+  // Blocks until no slices change. False: `timeout` has passed before.
   bool wait_until_resized(Nanos timeout) const;
 
-  // Ends the loader (cancelling a load under way) and the requests that wait for it. False: the
-  // load has not ended within stop_timeout, which the log says; its thread is left. The slices are
-  // their owner's to stop. Idempotent.
+  // Ends the loader (cancelling its load) and the requests that wait for it. False: the load has
+  // not ended within stop_timeout, as the log then says, and its thread is left running. The slices
+  // must be stopped by their owner. Idempotent.
   bool stop();
 
  private:

@@ -1,4 +1,5 @@
-// The state of a LocalFleet beside its core, and its two threads. Internal to this room.
+// The state of a LocalFleet beside its core, and the bodies of its two threads. Internal to this
+// room.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,7 @@
 
 namespace causeway::fleet {
 
-// Runs `work`; an exception of it becomes an error as any other, so that nothing else goes down.
+// Runs `work` and turns an exception into an error, so that it ends nothing else.
 template <typename Work>
 auto guarded(const Work& work) -> decltype(work()) {
   try {
@@ -31,7 +32,7 @@ auto guarded(const Work& work) -> decltype(work()) {
   }
 }
 
-// What the core has to know of the model.
+// What the core must know of the model.
 ModelSpec spec_of(const CatalogueModel& model);
 
 class LocalFleet::State {
@@ -60,9 +61,9 @@ class LocalFleet::State {
   struct Slot {
     CatalogueModel model;
     std::map<SliceId, AttachedModel> attached;
-    bool home = false;     // in host memory; the loader's alone
-    bool removed = false;  // served no longer
-    Nanos effort_told;     // when the log said last that it is served by best effort
+    bool home = false;     // in host memory; used by the loader alone
+    bool removed = false;  // not served any more
+    Nanos effort_told;     // when the log last said that it is served by best effort
   };
   struct Held {
     request::Request request;
@@ -75,8 +76,8 @@ class LocalFleet::State {
   FleetSlice& slice(SliceId id) const;
   std::size_t index(ModelId model) const;
 
-  // Under the lock: what the core answers to the event is done, or left to the loader; what is to
-  // be delivered comes back.
+  // With the lock held. Tells the core of an event and executes the core's actions, or leaves them
+  // to the loader. Returns the outputs that the caller must deliver.
   Outputs tell(const Event& event);
   void apply(std::vector<Action> actions, Outputs& outputs);
   void route(const Route& route, Outputs& outputs);
@@ -84,24 +85,24 @@ class LocalFleet::State {
   Status give(SliceId to, request::Request request, bool again);
   void refuse(const Refuse& refuse, Outputs& outputs);
   void report_left();
-  Outputs hear();  // of slices that are lost, or back
+  Outputs hear();  // looks for slices that are lost or back
   std::optional<Event> slice_news();
   Outputs look_after_loader();
   std::string in_words(const Action& task) const;
 
-  // Slices that change (local_fleet_resize.cc); the first under the lock.
+  // Changing slices; defined in local_fleet_resize.cc. begin_resize() needs the lock.
   Status begin_resize(LayoutChange change, Outputs& outputs);
   Outputs look_at_demand();
   Event reopen(const Resize& resize);
   void adopt(SlicesChanged& changed);
 
-  // The catalogue that is read again (local_fleet_reload.cc); the first the loader's, without the
-  // lock, the others under it.
+  // Reading the catalogue again; defined in local_fleet_reload.cc. The loader calls reread()
+  // without the lock; the others need the lock.
   CatalogueRead reread();
   std::vector<ModelId> adopt(CatalogueRead& read);
   void take(CatalogueModel found, CatalogueNews& news);
   Outputs want_found(const std::vector<ModelId>& found);
-  Outputs want(std::vector<ModelId> models);  // ahead of requests
+  Outputs want(std::vector<ModelId> models);  // loads them ahead of requests
   void note(const ModelRemoved& removed);
   void note(const ModelKept& kept);
 
@@ -110,9 +111,9 @@ class LocalFleet::State {
 
   Status start_threads();
   void run_watch();
-  void check_at_idle() const;  // under the lock
+  void check_at_idle() const;  // with the lock held
 
-  // The loader's thread, without the lock.
+  // The loader's thread; without the lock.
   void run_loader();
   Event execute(const Action& task);
   Result<Bytes> load(const Load& load);
@@ -127,38 +128,39 @@ class LocalFleet::State {
   const SteadyClock clock_;
   FleetHome& home_;
   SerialSink& sink_;
-  SliceOpener* const opener_;  // null: slices stay as they are
-  const bool resumes_;         // requests of slices that are lost
-  RoutedRequests routed_;      // where they do
+  SliceOpener* const opener_;  // null: the slices never change
+  const bool resumes_;         // requests of lost slices are routed again
+  RoutedRequests routed_;      // the requests on slices, if resumes_
 
   mutable std::mutex mutex_;  // guards what follows
-  // The entries by ModelId. The loader changes them, and may look without the lock.
+  // By ModelId. Only the loader changes them, so it may read them without the lock.
   std::vector<const CatalogueEntry*> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys live in the entries
-  std::vector<std::unique_ptr<CatalogueEntry>> replaced_;      // of models that have come back
-  CatalogueFound found_;  // by a read; the loader's until it is told
+  // Earlier entries of models that were removed and have come back.
+  std::vector<std::unique_ptr<CatalogueEntry>> replaced_;
+  CatalogueFound found_;  // the result of reread(); the loader's until the core is told
   ReloadReport report_;
-  // The slices by SliceId; null: closed. The loader changes them, and may look without the lock.
+  // By SliceId; null: closed. Only the loader changes them, so it may read them without the lock.
   std::vector<FleetSlice*> slices_;
   mutable std::condition_variable changed_;
-  std::condition_variable tasks_changed_;  // the loader
-  std::condition_variable watch_changed_;  // the watch
-  std::vector<Slot> slots_;                // as entries_
+  std::condition_variable tasks_changed_;  // wakes the loader
+  std::condition_variable watch_changed_;  // wakes the watch
+  std::vector<Slot> slots_;                // by ModelId
   FleetCore core_;
-  std::unordered_map<RequestId, Held> held_;             // the bodies of those that the core holds
-  std::deque<Action> tasks_;                             // for the loader
-  std::vector<bool> lost_;                               // slices, until they return
-  Nanos watch_at_;                                       // when the watch looks next
-  std::optional<std::pair<ModelId, int>> load_percent_;  // of a load into host memory
-  std::string task_;                                     // of the loader, that is under way
-  std::vector<DemandMeter> demand_;                      // by model, where there is an opener
-  Nanos demand_at_;                                      // when it is looked at next
-  std::optional<LayoutChange> change_;                   // of slices, that is under way
-  SlicesOpened opened_;                                  // by it; the loader's until it is told
-  request::Observation past_;                            // what closed slices have counted
-  std::vector<request::Observation> past_of_;            // likewise, by model
-  std::string none_open_;                                // why there is no slice
-  bool stall_told_ = false;                              // of it
+  std::unordered_map<RequestId, Held> held_;  // the bodies of the requests that the core holds
+  std::deque<Action> tasks_;                  // the loader's actions
+  std::vector<bool> lost_;                    // by SliceId: lost and not yet back
+  Nanos watch_at_;                            // when the watch looks at slices again
+  std::optional<std::pair<ModelId, int>> load_percent_;  // progress of the load into host memory
+  std::string task_;                                     // the loader's present task, in words
+  std::vector<DemandMeter> demand_;                      // by model; empty without an opener
+  Nanos demand_at_;                                      // when demand_ is evaluated next
+  std::optional<LayoutChange> change_;                   // the change of slices that is under way
+  SlicesOpened opened_;        // the result of change_; the loader's until the core is told
+  request::Observation past_;  // the counters of closed slices
+  std::vector<request::Observation> past_of_;  // the counters of closed slices, by model
+  std::string none_open_;                      // why no slice is open
+  bool stall_told_ = false;                    // the core was told that the loader is stalled
   bool left_reported_ = false;
   bool loading_ = false;
   bool stopped_ = false;

@@ -1,15 +1,15 @@
-// The requests that slices have, as the fleet knows them: what was asked, and what of the answer
-// has been delivered. That is enough to send one again when its slice is lost, so that its client
-// sees nothing but a delay.
+// The requests on slices, as the fleet knows them: the request itself, and the part of its answer
+// that was delivered. This suffices to send a request to another slice when its slice is lost, so
+// that its client sees only a delay.
 //
 //   outputs of all slices ──▶ pass(): the attempt that counts ──▶ delivered
 //                               │ appends tokens
 //                               ▼
 //                    request, output so far ──▶ again(): the next attempt, to another slice
 //
-// A token is passed in the order in which pass() is called; once again() has been, outputs of
-// earlier attempts are dropped: no token is delivered twice, and none is left out. Thread-safe;
-// the thread that delivers calls pass(), and delivers what it returns before the next pass().
+// Tokens are passed in the order of the calls of pass(). After again() the outputs of earlier
+// attempts are dropped: no token is delivered twice, and none is left out. Thread-safe; the thread
+// that delivers outputs calls pass(), and delivers its result before the next call.
 #pragma once
 
 #include <mutex>
@@ -25,48 +25,48 @@ namespace causeway::fleet {
 
 class RoutedRequests {
  public:
-  // A request that is routed to a slice, borrowed, for the first time. False: one of its id is
-  // here.
+  // Adds a request that is routed for the first time; the slice is borrowed. False: there is a
+  // request of this id already.
   bool add(const request::Request& request, const engine::SliceHandle& slice);
-  // Its slice has been lost: returns the request as the next slice is to have it. nullopt: it has
-  // ended.
+  // The request's slice has been lost: returns the request as the next slice should get it.
+  // nullopt: the request has ended.
   std::optional<request::Request> again(RequestId id, const engine::SliceHandle& slice);
-  // The slice's requests are taken from it: its outputs are dropped from now on, and it is not
-  // looked at any more. again() follows for each request that has not ended, or forget().
+  // Takes all requests from the slice: its outputs are dropped from now on, and the slice is not
+  // used any more. Call again() or forget() for each of the requests that has not ended.
   void withdraw(const engine::SliceHandle& slice);
-  // The request's slice is to give it back: it cancels the request, and pass() keeps that end to
-  // itself. again() follows, or forget(). False: it has ended.
+  // The request's slice is about to give it back: the caller cancels the request there, and pass()
+  // does not deliver that end. Call again() or forget() afterwards. False: the request has ended.
   bool withdraw(RequestId id);
-  // Whether its slice has given it back, and it is with no other.
+  // Whether the request's slice has given it back, and no other slice has it yet.
   bool is_given_back(RequestId id) const;
-  // It has ended without an output of a slice. False: it had ended, or this attempt is not the one
-  // that counts.
+  // The request has ended without an output of a slice. False: it had ended already, or this is not
+  // the attempt that counts.
   bool end(RequestId id, std::int32_t attempt);
-  // The same, whichever attempt counts. False: it had ended.
+  // The same, whichever attempt counts. False: the request had ended already.
   bool forget(RequestId id);
-  // The slice of this attempt, which did not take it, is lost: FleetCore is about to decide, or
-  // has.
+  // Whether the request continues although the slice of this attempt did not take it, because that
+  // slice is lost: FleetCore decides what follows.
   bool goes_on(RequestId id, std::int32_t attempt) const;
 
   struct Passed {
-    std::vector<request::Output> outputs;  // to be delivered
-    std::vector<RequestId> given_back;     // requests whose slice has let them go
+    std::vector<request::Output> outputs;  // outputs to deliver
+    std::vector<RequestId> given_back;     // requests that their slices have given back
   };
-  // Returns those of a slice's outputs that are to be delivered. An end that only says that the
-  // slice is lost, or that gives the request back, is none of them: FleetCore decides what becomes
-  // of it.
+  // Returns those outputs of a slice that must be delivered. Two kinds of ends are left out,
+  // because FleetCore decides what follows: the slice is lost, or it gives the request back.
   Passed pass(std::vector<request::Output> outputs);
-  // From now on such an end is delivered, too.
+  // From now on pass() delivers those ends, too.
   void close();
-  // Tokens of the answers that have ended, each with its model, since the last call.
+  // The number of tokens, and the model, of each answer that has ended since the last call.
   std::vector<std::pair<ModelId, Tokens>> take_answers();
 
  private:
   struct Entry {
-    request::Request request;  // with the output that was delivered, and the attempt that counts
-    const engine::SliceHandle* slice = nullptr;  // none: it was withdrawn
-    bool withdrawn = false;             // its slice was told to give it back
-    // What earlier attempts had: measurements count them, too.
+    // With the delivered output and the number of the attempt that counts.
+    request::Request request;
+    const engine::SliceHandle* slice = nullptr;  // null: it was withdrawn
+    bool withdrawn = false;                      // its slice was told to give it back
+    // The values of earlier attempts, which are added to those of the present one.
     Nanos queued{-1};
     Tokens cached{0};
     Nanos held;

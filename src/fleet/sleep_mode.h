@@ -1,4 +1,4 @@
-// What is done about requests when all models are sent to sleep.
+// What happens to requests when all models are sent to sleep.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace causeway::fleet {
 
 enum class SleepMode : std::uint8_t {
-  kIdle,   // nothing: models that have some stay
-  kWait,   // those that are there end first; models that have got others by then stay
-  kAbort,  // those that are there are cancelled; then as kWait
+  kIdle,   // nothing: models with requests stay
+  kWait,   // present requests end first; models that have got others by then stay
+  kAbort,  // present requests are cancelled; then as kWait
 };
 
 }  // namespace causeway::fleet

@@ -1,6 +1,6 @@
-// Divides GPUs into slices for a fleet that serves. The fleet asks it now and then whether they had
-// better be divided otherwise. If so, nothing new comes to the slices that are to go, they drain,
-// and the opener closes them and opens others (docs/design/fleet.md, "Slices that change").
+// Divides GPUs into slices for a fleet that serves. Now and then the fleet asks whether another
+// division would be better. If so, the slices that are to be closed get no new requests and drain;
+// then the opener closes them and opens others (docs/design/fleet.md, "Slices that change").
 #pragma once
 
 #include <optional>
@@ -16,28 +16,29 @@
 namespace causeway::fleet {
 
 struct LayoutChange {
-  std::vector<FleetSlice*> closing;       // that are open: all of the GPUs that are divided anew
+  std::vector<FleetSlice*> closing;       // all open slices of the GPUs that are divided anew
   std::vector<slice::SlicePart> opening;  // at least one
   std::string why;                        // for the log
 };
 
 struct SlicesOpened {
   std::vector<FleetSlice*> slices;
-  std::vector<SliceSpec> specs;  // of each; links are those that the fleet began with
-  std::string failure;           // why these are not those that were wanted; empty: they are
+  std::vector<SliceSpec> specs;  // of each slice; links are those that the fleet began with
+  std::string failure;  // why the slices are not the ones that were asked for; empty: they are
 };
 
 class SliceOpener {
  public:
   virtual ~SliceOpener() = default;
 
-  // Whether slices are to change, given what is asked for of each model (by ModelId). Asked again
-  // until reopen() comes of it. Does not block; one thread at a time, while reopen() does not run.
+  // Decides whether slices should change, given the measured demand of each model (by ModelId). The
+  // fleet asks again until it can call reopen(). Does not block; one thread at a time, never during
+  // reopen().
   virtual std::optional<LayoutChange> decide(std::span<const ModelDemand> demands, Nanos now) = 0;
-  // Closes slices, of which nothing is wanted any more: what still runs there is ended, and what is
-  // attached is let go of. Then opens the others; if that fails, those that there were. Blocks. One
-  // thread at a time, with attach() and detach() of all slices. What it returns lives until it is
-  // closed, or the opener goes.
+  // Closes slices that have drained: requests that still run there are ended, and attached models
+  // are released. Then opens the others; if that fails, opens the former ones again. Blocks. One
+  // thread at a time, together with attach() and detach() of all slices. The returned slices are
+  // valid until they are closed or the opener is destroyed.
   virtual SlicesOpened reopen(const LayoutChange& change) = 0;
 };
 

@@ -1,7 +1,7 @@
-// Time that goes on where a clock jumps back. A Clock is not to do that; should one all the same,
-// limits that were set before the jump are still reached after as long as they say, and nothing
-// waits for the clock to catch up. A jump ahead is time that has passed: it cannot be told from a
-// process that stood still.
+// Time that continues where a clock jumps back. A Clock must not do that; if one does, limits that
+// were set before the jump still last as long as they should, and nothing waits for the clock to
+// catch up. A jump ahead counts as time that has passed, because it cannot be told from a process
+// that was stopped.
 #pragma once
 
 #include <mutex>
@@ -12,12 +12,12 @@ namespace causeway::fleet {
 
 class SteadyTime {
  public:
-  // Never less than before.
+  // The time for a reading of the clock; never less than before.
   Nanos at(Nanos clock) {
     if (clock + skew_ < last_) skew_ = last_ - clock;
     return last_ = clock + skew_;
   }
-  // How far it is ahead of the clock, by all that this has jumped back.
+  // How far this time is ahead of the clock: the sum of all jumps back.
   Nanos skew() const { return skew_; }
 
  private:

@@ -1,9 +1,9 @@
 // The KvMover of a real device: copies go through the transfer engine, those in as kKvIn, those out
 // as kKvOut or, eager ones, as kTwin.
 //
-//   engine loop           submit() ─▶ TransferEngine::submit()      poll(): ends, gates, second
-//   tries transfer's thread     ended() ─▶ inbox ─────────────────────────▶ ▲ copy stream raises a
-//   submission's gate behind its last copy
+//   engine loop        submit() ─▶ TransferEngine::submit()     poll(): ends, gates, second tries
+//   transfer's thread  ended() ─▶ inbox ──────────────────────▶ ▲
+//   copy stream        raises a submission's gate behind its last copy
 //
 // One thread, the engine loop's, owns all state here; the transfer engine's thread only puts ends
 // into the inbox. A submission that fails is tried once more, copy by copy, so that a fault of one
@@ -35,7 +35,7 @@
 namespace causeway::kv {
 
 struct KvMoverOptions {
-  // A copy that ends so much later than the link's rate lets expect is given up; where the link
+  // A copy is given up when it ends this much later than the link's rate predicts; if the link
   // grants nothing, after late_max_unknown. No step waits for eager copies, which have the lowest
   // priority.
   Nanos late_max = millis(250);
@@ -89,7 +89,7 @@ class TransferKvMover final : public KvMover {
     Nanos begun = {};
     Nanos late_from = {};
     bool given_up = false;
-    bool stuck = false;               // a copy that will never end may raise the gate
+    bool stuck = false;               // a copy that will never end may still raise the gate
     std::vector<CopyId> copies = {};  // those that have not ended
   };
   struct End {

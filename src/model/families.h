@@ -1,5 +1,5 @@
-// What sets a family of models apart beside what its config.json says: a row of a table each.
-// docs/design/families.md says how one is added.
+// The differences between families of models beyond what config.json says: a row of a table for
+// each family. docs/design/families.md says how to add one.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class Family {
   kQwen3Moe
 };
 
-// The checkpoint's names of a sparse layer, and what config.json calls its sizes.
+// The checkpoint's names for a sparse layer, and the names of its sizes in config.json.
 struct ExpertNames {
   std::string_view block;  // the part of a layer's names between "model.layers.<i>." and "gate."
   std::string_view gate, up, down;
@@ -33,12 +33,13 @@ struct ExpertNames {
   const char* intermediate;  // of one expert
 };
 
-// How the checkpoint calls a tensor, without ".weight" or ".bias". Those of a layer stand behind
-// `layers`, its number and a dot; `qkv` and `gate_up` where they are one tensor.
+// The checkpoint's names of tensors, without ".weight" or ".bias". Tensors of a layer have the
+// prefix `layers`, the layer's number and a dot. `qkv` and `gate_up` are for checkpoints with one
+// tensor for these.
 struct TensorNames {
   std::string_view embedding = "model.embed_tokens";
   std::string_view layers = "model.layers.";
-  std::string_view norm = "model.norm";  // the last
+  std::string_view norm = "model.norm";  // the norm before the head
   std::string_view input_norm = "input_layernorm";
   std::string_view post_norm = "post_attention_layernorm";
   std::string_view attention = "self_attn.";  // in front of q_proj, k_proj, v_proj, q_norm, k_norm
@@ -50,8 +51,8 @@ struct TensorNames {
   std::string_view down = "mlp.down_proj";
 };
 
-// A field of config.json under the name that most families have for it, and under this one's. Of
-// several the first that is there counts.
+// A field of config.json: the name that most families use for it, and this family's name. If a
+// field has several such names, the first that is present counts.
 struct FieldName {
   std::string_view common;
   const char* own;
@@ -67,47 +68,48 @@ struct FamilyTraits {
   Family family = Family::kLlama;
   std::string_view architecture;  // "architectures"[0]
   std::string_view model_type;    // also its name on the command line
-  // A text model among others: the object of config.json that holds its configuration, beside which
-  // the rest counts where it says nothing; and how the names of its weights begin.
+  // For a text model inside another one: the object of config.json with its configuration (fields
+  // that are missing there are read outside of it), and the prefix of its weights' names.
   const char* nested = nullptr;
   std::string_view prefix = "";
-  // What config.json may leave out. head_dim 0: hidden / heads; others 0: nothing.
+  // Defaults of fields that config.json may leave out. head_dim 0: hidden / heads; others 0: there
+  // is no default.
   std::int64_t heads = 0, kv_heads = 0, vocab = 0;
   std::int64_t head_dim = 0;
   std::int64_t max_position = 32768;
   double norm_epsilon = 1e-6;
   double rope_theta = 10000;
-  bool adds_bos = false;  // of a generated tokenizer: a text begins with <|begin_of_text|>
+  bool adds_bos = false;  // a generated tokenizer begins texts with <|begin_of_text|>
   bool qk_norm = false;   // RMS norm of each head of q and k before RoPE
   AttentionBiases attention_biases = AttentionBiases::kConfigured;
   bool mlp_biases = false;  // "mlp_bias" may ask for them
-  // "sliding_window" is attention's window where it is a number, and where it is left out `window`
-  // (0: none). Else "use_sliding_window" would ask for one in some layers.
+  // True: "sliding_window", if it is a number, is attention's window; when it is missing, `window`
+  // is (0: none). False: "use_sliding_window" would ask for a window in some layers.
   bool windows = false;
   std::int64_t window = 0;
-  // Not 0: every so many-th layer has no window, unless "layer_types" or "sliding_window_pattern"
-  // says otherwise; all others have it.
+  // Not 0: every so many-th layer has no window, and all others have, unless "layer_types" or
+  // "sliding_window_pattern" says otherwise.
   std::int64_t window_pattern = 0;
-  // Not 0: RoPE of layers with a window has the base "rope_local_base_freq", by default this one,
-  // and is not scaled.
+  // Not 0: in layers with a window RoPE is not scaled, and its base is "rope_local_base_freq", with
+  // this default.
   double local_rope_theta = 0;
-  // The checkpoint has one tensor for q, k and v; and one for gate and up.
+  // The checkpoint has one tensor for q, k and v; and one tensor for gate and up.
   bool fused_qkv = false, fused_gate_up = false;
   TensorNames names = {};
-  std::span<const FieldName> field_names = {};  // those that differ
-  // "intermediate_size" counts gate and up together, and all products but the head have biases
-  // where "no_bias" is false.
+  std::span<const FieldName> field_names = {};  // the fields with other names
+  // "intermediate_size" is the sum of gate and up; and all products but the head have biases if
+  // "no_bias" is false.
   bool counts_gate_and_up = false, no_bias = false;
-  // "seq_length" is the context of training. What it means beyond: "use_logn_attn",
-  // "use_dynamic_ntk".
+  // "seq_length" is the context of training, and "use_logn_attn" and "use_dynamic_ntk" say what
+  // happens beyond it.
   bool logn = false;
-  // Norms multiply by 1 + weight, what attention and the MLP give is normalised before it is added,
-  // embeddings are multiplied by the root of their width, scores divided by that of
-  // "query_pre_attn_scalar".
+  // As Gemma: norms multiply by 1 + weight; the outputs of attention and the MLP are normalised
+  // before they are added; embeddings are multiplied by the root of their width; scores are divided
+  // by the root of "query_pre_attn_scalar".
   bool gemma_norms = false;
-  // Soft caps of attention's scores and of logits where config.json leaves them out; 0: none.
+  // Defaults of the soft caps of attention's scores and of logits; 0: none.
   double attention_cap = 0, logit_cap = 0;
-  // The MLP's activation, by which name config.json has it and where it is left out.
+  // The MLP's activation: the name of its field in config.json, and the default.
   const char* activation_name = "hidden_act";
   kernels::activation::Gate activation = kernels::activation::Gate::kSilu;
   const char* dtype = "float32";  // "torch_dtype"

@@ -11,14 +11,14 @@
 
 namespace causeway::model {
 
-// Shapes among whose kernels are those of nearly every step: of prompts, doubling up to `rows`; of
-// single tokens, a shape a bucket (decode_buckets()); of both together. In the order in which they
-// are likely to come first. `plain_context`: ModelConfig::plain_context(). Where kernels
-// change between two sizes of prompts, a third may be left out.
+// The shapes of steps whose kernels include those of nearly every step: prompts, doubling up to
+// `rows`; single tokens, one shape for each bucket (decode_buckets()); and both together. The
+// likeliest come first. `plain_context`: ModelConfig::plain_context(). A kernel that is used only
+// between two of the prompts' sizes may be missing.
 std::vector<StepShape> first_steps(std::int64_t rows, std::span<const std::int64_t> buckets,
                                    std::int64_t plain_context);
 
-// Whether steps of the same shape take the same kernels for both.
+// Whether steps of the same shape use the same kernels for both models.
 bool same_kernels(const ModelConfig& a, const ModelConfig& b);
 
 }  // namespace causeway::model

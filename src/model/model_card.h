@@ -1,5 +1,5 @@
-// All that never changes of a model, made once from its config: what the pool loads, what the cache
-// moves, what the executor computes with and what the engine must know. Plain data.
+// Everything about a model that never changes, made once from its config: what the pool loads, what
+// the cache moves, what the executor computes with, and what the engine must know. Plain data.
 #pragma once
 
 #include <vector>
@@ -19,11 +19,12 @@ struct ModelCard {
   weights::LoadPlan plan;
   weights::WeightLayout layout;
   kv::BlockLayout kv;
-  std::vector<weights::ReadingStep> reading;  // every group once; those readable at home last
+  // Every group once; groups that are readable at home come last.
+  std::vector<weights::ReadingStep> reading;
 
-  // What a step of so many tokens computes and reads, at the least.
-  double operations_per_token = 0;  // of products with weights
-  Bytes bytes_per_step;             // weights that any step reads
+  // The least that a step computes and reads.
+  double operations_per_token = 0;  // for products with weights
+  Bytes bytes_per_step;             // weights that every step reads
 };
 
 // Groups by their place in the plan (config.h): the embedding first, then the layers, the head

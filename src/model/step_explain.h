@@ -13,10 +13,10 @@ namespace causeway::model {
 std::string explain(const StepInstruction& instruction, const ModelConfig& config,
                     const StepShape& shape);
 
-// All of them, numbered, layers in a row that are alike once.
+// All instructions, numbered; equal layers in a row are printed once.
 std::string explain(const StepProgram& program, const ModelConfig& config);
 
-// The bytes of weights that an instruction reads at the most.
+// The most bytes of weights that an instruction reads.
 Bytes weight_bytes(const StepInstruction& instruction, const ModelConfig& config,
                    const StepShape& shape);
 

@@ -23,7 +23,7 @@
 
 namespace causeway::model {
 
-// Where a step's results lie: CudaActivations, and what lies in kernels' workspaces.
+// The buffers of a step's results: those of CudaActivations, and those in kernels' workspaces.
 enum class StepBuffer : std::uint8_t {
   kX,           // the residual stream
   kNormed,      // bf16 [rows][hidden]
@@ -35,7 +35,7 @@ enum class StepBuffer : std::uint8_t {
   kScores,      // f32 [rows][experts]
   kLogits,      // f32 [sampled][vocab]
   kParts,       // f32 [2][rows][hidden], what x still lacks
-  kRope,        // sines and cosines of the rows
+  kRope,        // f32 [2][rows][hidden], parts that are not yet added to x
   kLocalRope,   // those of local layers
   kPlan,        // attention's
   kWindowPlan,  // that of layers with a window
@@ -65,19 +65,19 @@ enum class StepWeight : std::uint8_t {
 
 namespace step {
 
-// Waits until a group is there: the stream, before the kernels behind; or the host, before it
-// enqueues what is behind.
+// Waits until a group is there: on the stream, before the kernels that follow; or on the host,
+// before it enqueues them.
 struct Await {
   int group = 0;
   bool on_host = false;
 };
 
-// Behind the last kernel that reads a group which passes through a ring.
+// After the last kernel that reads a group which passes through a ring.
 struct Consumed {
   int group = 0;
 };
 
-// With `windowed`, of the layers within the model's sliding window, else of the others.
+// For the layers within the model's sliding window if `windowed`, otherwise for the other layers.
 struct PlanAttention {
   bool windowed = false;
 };
@@ -85,8 +85,8 @@ struct FillRope {
   bool local = false;
 };
 
-// Of experts that are cached one by one (cuda_experts.h): the tables say where the step was told
-// that each is; what its tokens chose goes back to the host.
+// For experts that are cached one by one (cuda_experts.h): the tables say where each expert is for
+// this step, and the numbers of tokens that chose each go back to the host.
 struct PlaceExperts {};
 struct CountExperts {};
 
@@ -94,14 +94,14 @@ struct Embed {
   bool at_home = false;
 };
 
-// A buffer that no later instruction reads, to be dropped from L2. No bytes: nothing is dropped.
+// A buffer to drop from L2, because no later instruction reads it. No bytes: nothing is dropped.
 struct Drop {
   StepBuffer buffer = StepBuffer::kX;
   Bytes bytes;
 };
 using Drops = std::array<Drop, kernels::kDiscardsMax>;
 
-// What a sublayer adds to x, which is to be normalised first.
+// What a sublayer adds to x, after a norm.
 struct Join {
   StepWeight weight = StepWeight::kAttentionNorm;
   std::int64_t layer = 0;
@@ -122,7 +122,7 @@ struct Norm {
   bool sum_only = false;
 };
 
-// active = f(gate) ⊙ up, of an activation that no product does.
+// active = f(gate) ⊙ up, for an activation that is not fused into a product.
 struct Activate {};
 
 // Soft caps of logits.
@@ -142,7 +142,7 @@ struct Product {
   Drops drops = {};
 };
 
-// Head norms, RoPE, K and V into frames: rows [first, rows).
+// For rows [first, rows): head norms, RoPE, and K and V into frames.
 struct Prepare {
   std::int64_t layer = 0;
   std::int64_t first = 0;
@@ -162,7 +162,7 @@ struct Attention {
   bool local_rope = false;      // with `fused_prepare`
 };
 
-// With `front`, norm and router are inside.
+// With `front`, norm and router's product are part of it.
 struct Experts {
   std::int64_t layer = 0;
   bool front = false;
@@ -175,15 +175,16 @@ using StepInstruction =
                  step::PlanAttention, step::FillRope, step::Embed, step::Norm, step::Product,
                  step::Activate, step::Prepare, step::Attention, step::Experts, step::CapLogits>;
 
-// What the GPU, or a kernel that only a build with CUDA has, decides of a step.
+// Facts of a step that the GPU, or a kernel in builds with CUDA, determines.
 struct StepFacts {
   int sm_count = 132;  // of the stream's context
-  // attention::small_batch_cluster() of the step's decoding sequences; used for a small batch only.
+  // attention::small_batch_cluster() for the step's decoding sequences; used for small batches
+  // only.
   int small_batch_cluster = 0;
-  bool experts_front = false;  // moe::front_fits() of the step's rows; of a model with experts
-  bool experts_move = false;   // they are cached one by one
-  // Of groups that are read at home: what the planner of such products is told, and its profile;
-  // null: what is built in for the home. Nothing is staged.
+  bool experts_front = false;  // moe::front_fits() for the step's rows, of a model with experts
+  bool experts_move = false;   // experts are cached one by one
+  // For groups that are read at home: the facts for their planner, and its profile; null: the
+  // built-in profile of the home. Nothing is staged.
   kernels::home_gemm::Facts at_home = {};
   const kernels::home_gemm::Profile* home_profile = nullptr;
 };
@@ -191,25 +192,26 @@ struct StepFacts {
 struct StepWeightPlan {
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
-  weights::StepWeights where = {};  // empty: all is cached
-  // How the step is cut (step_ranges.h); empty: not at all.
+  weights::StepWeights where = {};  // empty: everything is cached
+  // How the step is cut into ranges (step_ranges.h); empty: it is not.
   std::span<const StepRange> ranges = {};
-  // Layers that may be enqueued beyond the last one that is there: the host waits for the others.
+  // How many layers may be enqueued beyond the last one that is there; the host waits for the
+  // others.
   std::int64_t layers_ahead = kAll;
 };
 
 struct StepProgram {
   StepShape shape;
   std::vector<StepInstruction> instructions;
-  std::vector<std::size_t> range_ends;  // of each range, the instructions before its end
-  std::vector<kernels::home_gemm::Plan> home_plans;  // Product::home; layers share them
+  std::vector<std::size_t> range_ends;  // by range: the number of instructions up to its end
+  std::vector<kernels::home_gemm::Plan> home_plans;  // for Product::home; layers share plans
 
   std::span<const StepInstruction> range(std::size_t index) const;
 };
 
-// The model is one that CudaForward serves; its weights lie at addresses of 16 bytes. Errors: those
-// of gemm::choose() and, of groups at home, home_gemm::choose(). A layer of experts at home is a
-// CHECK failure: they are cached one by one instead.
+// The model must be one that CudaForward serves, with weights at multiples of 16 bytes. Errors:
+// those of gemm::choose() and, for groups at home, of home_gemm::choose(). A layer of experts at
+// home is a CHECK failure: such experts are cached one by one.
 Result<StepProgram> make_step_program(const ModelConfig& config, const StepShape& shape,
                                       const StepFacts& facts, const StepWeightPlan& weight_plan);
 

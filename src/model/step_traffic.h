@@ -10,13 +10,13 @@
 namespace causeway::model {
 
 struct ActivationPasses {
-  double x = 1;    // γ_X: reads of all products' inputs, in their own size
-  double out = 1;  // γ_O: writes of all outputs, and what is read of them again
+  double x = 1;    // γ_X: how often the products' inputs are read, relative to their size
+  double out = 1;  // γ_O: how often outputs are written and read again
 };
 
-// Of a step of so many rows: the products of all layers with weights, less those with experts.
-// `sm_count`: of the slice, where each goes the way that the planner takes without staging; 0: on
-// the CPU. Errors: those of home_gemm::choose().
+// For a step of `rows` rows: the products of all layers with weights, without those of experts.
+// `sm_count`: of the slice, on which each product takes the way that the planner chooses without
+// staging; 0: the CPU. Errors: those of home_gemm::choose().
 Result<ActivationPasses> activation_passes(const ModelConfig& config, std::int64_t rows,
                                            int sm_count);
 

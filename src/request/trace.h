@@ -1,11 +1,12 @@
 // Recorded workloads: when requests came, to which model, and how long they and their answers were.
 // Reads the public formats that this field replays; the format is recognised from the content.
 //
-//   Azure LLM inference   CSV  TIMESTAMP,ContextTokens,GeneratedTokens
-//   Mooncake              JSONL timestamp (ms), input_length, output_length, hash_ids (512 tokens
-//   each) ShareGPT, tokenized   JSONL input_toks, output_toks, arrival_time_ns, input_tok_ids
-//   lengths               CSV  num_prefill_tokens,num_decode_tokens,…           (no arrivals)
-//   GenAI serving         CSV  gmt_create,…,checkpoint_model_version_id,…       (no lengths)
+//   Azure LLM inference   CSV    TIMESTAMP,ContextTokens,GeneratedTokens
+//   Mooncake              JSONL  timestamp (ms), input_length, output_length,
+//                                hash_ids (each for 512 tokens)
+//   ShareGPT, tokenized   JSONL  input_toks, output_toks, arrival_time_ns, input_tok_ids
+//   lengths               CSV    num_prefill_tokens,num_decode_tokens,…           (no arrivals)
+//   GenAI serving         CSV    gmt_create,…,checkpoint_model_version_id,…       (no lengths)
 #pragma once
 
 #include <filesystem>

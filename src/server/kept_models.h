@@ -1,5 +1,5 @@
-// Which models are to leave, and when, or to stay: what `keep_alive` of requests asked for. Says
-// what to ask of the fleet; asks nothing itself.
+// Which models should be unloaded, and when, or should stay, as `keep_alive` of requests asks. Says
+// what to ask of the fleet, and asks nothing itself.
 //
 //   begin(model) ─ requests run: it stays ─ end(model, wish) ─ the last has ended ─▶ due(now)
 #pragma once
@@ -13,19 +13,20 @@
 
 namespace causeway::server {
 
-// Thread-safe. Of a model the wish of the request that ended last counts, also one without a wish.
+// Thread-safe. For each model the wish of the request that ended last counts, even if it has none.
 class KeptModels {
  public:
   struct Due {
     std::vector<ModelId> unload, pin;
   };
 
-  // A request of the model has come, or ended at `now`. `wish`: from its end, below zero for ever.
+  // A request of the model has come; a request of the model has ended at `now`. `wish`: how long
+  // the model should stay after that, below zero for ever.
   void begin(ModelId model);
   void end(ModelId model, std::optional<Nanos> wish, Nanos now);
 
-  // Returns what is to be asked of the fleet now: a pin once; an unload again and again until
-  // done() or kPatience has passed, as the fleet hears of a request's end a little later.
+  // Returns what to ask of the fleet now: a pin once; an unload again and again until done() or
+  // until kPatience has passed, because the fleet learns of a request's end a little later.
   Due due(Nanos now);
   void done(ModelId model);
 
@@ -37,7 +38,8 @@ class KeptModels {
   };
 
   std::mutex mutex_;                          // guards what follows
-  std::unordered_map<ModelId, Kept> models_;  // with requests, or that are to leave or be pinned
+  // Models with requests, and models that should leave or be pinned.
+  std::unordered_map<ModelId, Kept> models_;
 };
 
 }  // namespace causeway::server

@@ -16,7 +16,7 @@ namespace causeway::server {
 // How a request to the engine ended.
 enum class Ending { kStop, kLength, kAbort, kError };
 
-// One engine request's measurements, reported when it ends. Times below zero: did not happen.
+// The measurements of one engine request, reported at its end. Times below zero: it did not happen.
 struct Finished {
   Ending ending = Ending::kStop;
   std::int64_t prompt_tokens = 0;
@@ -28,7 +28,7 @@ struct Finished {
   request::Slo slo;
 };
 
-// A prompt whose choices have all come to their ends.
+// A prompt all of whose choices have ended.
 struct FinishedPrompt {
   std::int64_t choices = 1;               // `n`
   std::int64_t max_tokens = 0;            // of each, that the request allowed
@@ -36,11 +36,11 @@ struct FinishedPrompt {
 };
 
 struct MetricsOptions {
-  bool vllm_names = false;  // what vLLM has, too, is told once more under its names: "vllm:…"
+  bool vllm_names = false;  // metrics that vLLM has, too, are repeated under its names: "vllm:…"
 };
 
-// Thread-safe. A model has series from the start, or from when it is first seen; they stay when it
-// is served no longer.
+// Thread-safe. A model has series from the start, or from when it is first seen, and keeps them
+// after it is removed.
 class Metrics {
  public:
   explicit Metrics(const fleet::Fleet& fleet, const MetricsOptions& options = {});
@@ -52,10 +52,10 @@ class Metrics {
   void finished(const fleet::CatalogueEntry& model, const Finished& measured);
   void prompt_finished(const fleet::CatalogueEntry& model, const FinishedPrompt& measured);
   void switched(const fleet::CatalogueEntry& model, Nanos took);
-  // Sets how many traces there have been so far.
+  // Sets the number of traces so far.
   void traces(const TraceCounts& counts);
 
-  // All series as text, after asking the fleet for what it counts. Time in proportion to the
+  // All series as text, with the present counters of the fleet. Time in proportion to the
   // catalogue.
   std::string exposition(const fleet::Fleet& fleet);
 

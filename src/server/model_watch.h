@@ -21,18 +21,18 @@ namespace causeway::server {
 // "loaded", "loading", "sleeping" (in host memory, on no slice) or "unloaded".
 std::string_view router_value(const fleet::ModelStatus& status);
 
-// The facts of a model that events tell.
+// What the events of a model depend on.
 struct WatchedModel {
   std::string_view value = "unloaded";  // router_value()
   std::int64_t loads_failed = 0;        // since the start
-  int percent = -1;                     // of its load into host memory; negative: not known
+  int percent = -1;                     // of its load into host memory; negative: unknown
 
   bool operator==(const WatchedModel&) const = default;
 };
 
 using WatchedModels = std::map<std::string, WatchedModel>;
 
-// The events, each a JSON object, that lead from the one to the other. Pure.
+// The events, each a JSON object, for the changes from the first state to the second. Pure.
 std::vector<std::string> model_events(const WatchedModels& before, const WatchedModels& after);
 
 // Thread-safe.
@@ -41,7 +41,7 @@ class ModelWatch {
   // Looks at the fleet, unless it has been looked at within `period`. Takes time in proportion to
   // the catalogue.
   void look(const fleet::Fleet& fleet, Nanos now, Nanos period);
-  // Behind the last event so far.
+  // The position after the last event.
   std::int64_t place() const;
   // Returns the events since `place` as server-sent events, and moves `place` behind them; "":
   // there are none. nullopt: some of them are kept no longer.
@@ -50,10 +50,10 @@ class ModelWatch {
  private:
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Nanos> looked_;
-  bool looking_ = false;  // a thread is
+  bool looking_ = false;  // a thread is looking at the fleet
   WatchedModels models_;
   std::deque<std::string> events_;
-  std::int64_t first_ = 0;  // the number of the first of them
+  std::int64_t first_ = 0;  // the number of the first of events_
 };
 
 inline constexpr std::size_t kEventsKept = 4096;

@@ -1,5 +1,5 @@
-// Answers of /v1/responses, in memory, for clients that come back to them by id: so many bytes at
-// most, so long at most, the oldest leave first. Nothing is written anywhere.
+// Keeps answers of /v1/responses in memory, for clients that ask for them by id: at most so many
+// bytes, for at most so long; the oldest are removed first. Nothing is written to disk.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,18 @@ struct ResponseStoreOptions {
 // Thread-safe.
 class ResponseStore {
  public:
-  // What one costs beside its texts, at most.
+  // The most that an answer takes beside its texts.
   static constexpr std::size_t kOverheadBytes = 512;
 
   explicit ResponseStore(const ResponseStoreOptions& options);
 
   bool keeps() const { return options_.bytes_max > 0; }
-  // Of 128 random bits, without a prefix.
+  // An id of 128 random bits, without a prefix.
   std::string make_id();
-  // One that is larger than all room is not kept.
+  // An answer that exceeds the whole budget is not kept.
   void put(const std::string& id, StoredResponse response, Nanos now);
   std::optional<StoredResponse> find(std::string_view id, Nanos now);
-  // Whether it was there.
+  // Returns whether it was there.
   bool erase(std::string_view id, Nanos now);
   std::size_t bytes() const;
 

@@ -52,7 +52,9 @@ Status check_admin(const AdminOptions& admin) {
 // What requests say by keep_alive is asked of the fleet as the operator asks.
 Status check_keep_alive(const ServerOptions& options) {
   if (!options.limits.api.keep_alive) return {};
-  if (!options.admin) return invalid_argument("keep_alive is the admin port's to allow: open one");
+  if (!options.admin) {
+    return invalid_argument("requests may say keep_alive only where an admin port is open");
+  }
   CAUSEWAY_ASSIGN(const tcp::endpoint endpoint, endpoint_of(options.host, options.port));
   if (endpoint.address().is_loopback() || !options.admin->keys.empty()) return {};
   return invalid_argument("keep_alive would be open to every client that reaches " + options.host +

@@ -32,7 +32,7 @@ namespace causeway::server {
 struct ServerLimits {
   std::size_t body_bytes_max = std::size_t{8} << 20;
   std::size_t header_bytes_max = std::size_t{16} << 10;
-  // Beyond it the connection that has been idle for longest is closed; where none is, the new one
+  // Beyond it the connection that has been idle for longest is closed; if none is idle, the new one
   // gets a 503.
   std::int64_t connections_max = 8192;
   // Tokens that may wait behind a write that the client does not take; beyond it the request is
@@ -48,23 +48,23 @@ struct ServerLimits {
   ApiLimits api;
 };
 
-// A second port, for the operator: what it answers is not on the first.
+// A second port, for the operator. Its endpoints are not on the first port.
 struct AdminOptions {
-  std::string host = "127.0.0.1";     // without keys an address of this machine alone
-  std::uint16_t port = 0;             // 0: any; admin_port() says which
-  std::vector<std::string> keys;      // none: every client may ask
-  std::int64_t connections_max = 64;  // beside those of the first port
+  std::string host = "127.0.0.1";     // without keys it must be an address of this machine only
+  std::uint16_t port = 0;             // 0: any free one; see admin_port()
+  std::vector<std::string> keys;      // none: every client may use it
+  std::int64_t connections_max = 64;  // in addition to those of the first port
 };
 
 struct ServerOptions {
   std::string host = "127.0.0.1";      // an address, or "localhost"
   std::uint16_t port = 8000;           // 0: any; port() says which
   std::vector<std::string> api_keys;   // none: every client may ask
-  std::string version = "unknown";     // what /version says
-  int threads = 2;                     // of I/O, and as many that prepare requests
-  std::uint64_t seed = 0;              // of the draws of requests that give none, and of ids
-  std::optional<AdminOptions> admin;   // nullopt: there is none
-  std::optional<TraceOptions> traces;  // of generations; nullopt: none are sent
+  std::string version = "unknown";     // the answer of /version
+  int threads = 2;                     // I/O threads; as many others prepare requests
+  std::uint64_t seed = 0;              // for ids, and for the sampling of requests without a seed
+  std::optional<AdminOptions> admin;   // nullopt: there is no admin port
+  std::optional<TraceOptions> traces;  // nullopt: no traces are sent
   MetricsOptions metrics;
   ResponseStoreOptions responses;  // answers that clients can come back to
   ServerLimits limits;

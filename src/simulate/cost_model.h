@@ -39,46 +39,48 @@ struct ModelShape {
   Tokens tokens_per_block{1};
   Tokens max_model_len{0};
   std::int64_t vocab = 0;
-  // How its weights lie at home, and the order in which a step reads them.
+  // How the weights lie at home, and the order in which a step reads them.
   model::ModelConfig config;
   weights::WeightLayout layout;
   std::vector<weights::ReadingStep> reading;
-  // How they lie in the device's memory: as a whole, or some of them and a ring.
+  // How the weights lie in the device's memory: all of them, or some of them and a ring.
   weights::CachedModel cached;
-  Bytes max_resident;  // of the device's memory for its weights; zero: what there is
+  Bytes max_resident;  // the most of the device's memory for its weights; zero: no limit of its own
   double rotary_alpha = schedule::kAlphaDefault;
 };
 
-// Of a model that lies in the device's memory as a whole. kInvalidArgument when not even one
-// token's KV fits a frame; kResourceExhausted for a model that no machine holds.
+// Makes the shape of a model that lies in the device's memory as a whole. kInvalidArgument when not
+// even one token's KV fits a frame; kResourceExhausted for a model that no machine holds.
 Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& config, Bytes frame);
 
 // What a step has to move and compute.
 struct StepWork {
   double product_flops = 0;
   double attention_flops = 0;
-  Bytes weights;        // that it reads: those of every step, and of the experts that are hit
-  Bytes missed;         // of them, at home
-  double kv_bytes = 0;  // that it reads and writes
+  // Read by the step: those that every step reads, and those of the experts that are hit.
+  Bytes weights;
+  Bytes missed;         // the part of `weights` that is read at home
+  double kv_bytes = 0;  // read and written
   std::int64_t layers = 0;
   double tokens = 0;
   bool prompts = false;
 };
 
-// What of a batch that follows from.
+// What the cost model needs to know of a batch.
 struct StepTokens {
   double tokens = 0;
-  double pairs = 0;      // of a token and its context
+  double pairs = 0;      // pairs of a token and a token of its context
   double kv_tokens = 0;  // read and written
   bool prompts = false;
 
-  // It also computes so many tokens of a sequence, behind a context.
+  // Adds a sequence that computes this many tokens behind a context.
   void add(double of_sequence, double context) {
     pairs += of_sequence * (context + (of_sequence + 1) / 2);
     kv_tokens += context + of_sequence;
     prompts = prompts || of_sequence > 1;
   }
-  // Of the step behind it, if that gives each of so many sequences one more token.
+  // Turns the counts into those of the next step, if that gives each of so many sequences one more
+  // token.
   void advance(double sequences) {
     pairs += sequences;
     kv_tokens += sequences;
@@ -91,13 +93,13 @@ inline StepWork work_of(const request::Batch& batch, const ModelShape& shape) {
   return work_of(tokens_of(batch), shape);
 }
 
-// How long steps take that differ in nothing but their context: all else is computed once.
-// `copies`: some reach the device meanwhile.
+// How long steps take that differ only in their context: everything else is computed once.
+// `copies`: some copies reach the device meanwhile.
 class StepDurations {
  public:
   StepDurations(const StepWork& alike, const HardwareProfile& profile, bool copies = false);
 
-  // Of the one with so much attention.
+  // The duration of the step with this much attention.
   Nanos of(double attention_flops, double kv_bytes) const {
     const double attention =
         std::max(attention_flops / attention_rate_, slower_ * kv_bytes / kv_rate_);
@@ -107,7 +109,7 @@ class StepDurations {
  private:
   double slower_;
   double products_;  // seconds
-  double beside_;    // of tokens, in all layers
+  double beside_;    // seconds that attention over prompts takes for each token, in all layers
   double attention_rate_;
   double kv_rate_;
   Nanos overhead_;
@@ -118,8 +120,8 @@ inline Nanos step_duration(const StepWork& work, const HardwareProfile& profile,
   return StepDurations(work, profile, copies).of(work.attention_flops, work.kv_bytes);
 }
 
-// What any step of a model takes at the least, and what each of its tokens does: what an engine is
-// told, so that it starts steps while weights are still on their way.
+// The least time that any step of a model takes, and the time that each of its tokens adds. An
+// engine is told both, so that it starts steps while weights are still on their way.
 Nanos step_min(const ModelShape& shape, const HardwareProfile& profile);
 double seconds_per_token(const ModelShape& shape, const HardwareProfile& profile);
 

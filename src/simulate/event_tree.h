@@ -1,5 +1,5 @@
-// When each of many has its next event: a tree of minima, so that the first of thousands is found
-// at once, and one that changes costs the depth of the tree.
+// Finds which of many things has the next event: a tree of minima. The first of thousands is found
+// at once, and a change of one costs the depth of the tree.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ class EventTree {
     }
   }
   Nanos first() const { return first_[1]; }
-  // Calls visit(index) for those that are due by `now`, in order of their indices. It may set()
-  // none.
+  // Calls visit(index) for the things that are due by `now`, in the order of their indices. visit()
+  // must not call set().
   template <typename Visit>
   void each_due(Nanos now, Visit visit) const {
     look(1, now, visit);

@@ -1,5 +1,5 @@
-// What befalls a simulated fleet, as data: a schedule that is known before it begins, so that the
-// same input gives the same report. docs/design/simulate.md says how each is modelled.
+// The faults of a simulated fleet, as data: a schedule that is known before the simulation begins,
+// so that the same input gives the same report. docs/design/simulate.md says how each is modelled.
 #pragma once
 
 #include <cstdint>
@@ -12,44 +12,45 @@
 
 namespace causeway::simulate {
 
-// The client of a request goes. No effect before it comes and after it has ended.
+// The client of a request leaves. No effect before the request has come or after it has ended.
 struct RequestCancel {
-  std::int64_t request = 0;  // its place in the workload
+  std::int64_t request = 0;  // the request's place in the workload
 };
 
-// What runs a slice dies, with all that is on it. No effect where none is open under this id, or it
-// is lost already.
+// A slice's process or device dies, with everything on it. No effect when no slice is open under
+// this id, or the slice is lost already.
 struct SliceLoss {
   std::int64_t slice = 0;
-  Nanos heard = {};                // after the loss: the fleet hears of it
-  std::optional<Nanos> back = {};  // after the loss: it serves again, empty; nullopt: never
-  bool ends_late = false;          // the fleet hears last of what has ended there before
+  Nanos heard = {};  // time from the loss until the fleet hears of it
+  // Time from the loss until the slice serves again, empty; nullopt: it never does.
+  std::optional<Nanos> back = {};
+  bool ends_late = false;  // the fleet hears of requests that had ended there only after the loss
 };
 
-// A machine's link gives less to weights.
+// A machine's link has less bandwidth for weights for a while.
 struct LinkTrouble {
   std::int64_t machine = 0;
   Nanos lasts = {};
-  double share = 0;  // of its rate; 0: it hangs
+  double share = 0;  // of the link's rate; 0: the link hangs
 };
 
-// A machine's slices are closed, and equal ones opened in their place. Asked again until the fleet
-// can; no effect while slices are changed already for another reason of the same machine.
+// A machine's slices are closed, and equal ones are opened in their place. The fleet is asked again
+// until it can. No effect while the machine's slices are being changed for another reason.
 struct MachineResize {
   std::int64_t machine = 0;
   std::int64_t parts = 1;
-  Nanos drain_max = {};  // what runs there has so long to end
-  Nanos reopen = {};     // from then until the others serve
+  Nanos drain_max = {};  // how long running requests may take to end
+  Nanos reopen = {};     // time from then until the new slices serve
 };
 
-// The clock of the fleet, by which limits are counted, goes by so much at once: forwards, or
-// backwards where it is negative. Those of slices do not.
+// The fleet's clock, by which it counts limits, jumps by this much: forwards, or backwards when
+// negative. The clocks of slices do not jump.
 struct ClockJump {
   Nanos by;
 };
 
-// Nothing that runs on the host is given any time, as if it were stopped: what happens meanwhile is
-// seen when it goes on.
+// Nothing on the host runs for a while, as if its processes were stopped. What happens meanwhile is
+// seen afterwards.
 struct HostPause {
   Nanos lasts;
 };
@@ -59,12 +60,13 @@ struct FleetFault {
   std::variant<RequestCancel, SliceLoss, LinkTrouble, MachineResize, ClockJump, HostPause> what;
 };
 
-using FleetFaults = std::vector<FleetFault>;  // by time
+using FleetFaults = std::vector<FleetFault>;  // in the order of time
 
-// kInvalidArgument: out of order, or of a machine that is not there, times or shares out of range.
+// kInvalidArgument: the faults are out of order, name a machine that does not exist, or have times
+// or shares out of range.
 Status check_faults(const FleetFaults& faults, std::int64_t machines, std::int64_t parts_max);
 
-// The most slices that a machine has at once, if it begins with so many.
+// The most slices that a machine has at the same time, if it begins with `parts`.
 std::int64_t parts_most(const FleetFaults& faults, std::int64_t parts);
 
 }  // namespace causeway::simulate

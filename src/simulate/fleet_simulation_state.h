@@ -1,5 +1,4 @@
-// What a simulation of a fleet remembers. Internal to this room; checkers drive it instant by
-// instant.
+// The state of a fleet's simulation. Internal to this room; checkers drive it instant by instant.
 #pragma once
 
 #include <deque>
@@ -19,16 +18,17 @@
 
 namespace causeway::simulate {
 
-// Hears what clients do; for checkers.
+// Receives what the clients of the fleet see; for checkers.
 class FleetClients {
  public:
   virtual ~FleetClients() = default;
   virtual void answered(const request::Output& output, Nanos at) = 0;
-  // It ends without an output of a slice.
+  // The request ends without an output of a slice.
   virtual void refused(RequestId request, request::FinishReason reason, const Error& error) = 0;
 };
 
-// A slice under its id in the fleet, whatever runs it: what the fleet holds of it.
+// A slice id of the fleet and what the fleet knows of it; over time several simulated slices may
+// have the id.
 class FleetPlace final : public engine::SliceHandle {
  public:
   FleetPlace(FleetSlices& slices, const Clock& clock, std::size_t index)
@@ -50,17 +50,18 @@ class FleetPlace final : public engine::SliceHandle {
   std::size_t index() const { return index_; }
 
   std::int64_t machine = 0;
-  std::int64_t parts = 1;  // of the machine, when it was opened
+  std::int64_t parts = 1;  // into how many the machine was divided when the slice was opened
   bool open = false;
-  std::map<ModelId, Bytes> attached;  // and what of them crosses the link at every step
+  std::map<ModelId, Bytes> attached;  // the bytes of each model that cross the link at every step
   std::int64_t losses = 0;
-  // From when it dies until it serves again.
+  // True from the death of the slice until it serves again.
   bool lost = false;
   bool told = false;  // the fleet has heard of it
   Nanos heard_at = kNever;
   Nanos back_at = kNever;
   std::vector<RequestId> suspects;
-  std::vector<RequestId> ended;  // before it was lost; of which the fleet hears later
+  // Requests that ended before the loss, of which the fleet hears later.
+  std::vector<RequestId> ended;
 
  private:
   FleetSlices& slices_;
@@ -75,44 +76,45 @@ Status check_run(const FleetSimulationOptions& options, const Workload& workload
 
 class FleetSimulation {
  public:
-  // Options and workload, which are in order, and clients are borrowed.
+  // Options and workload must have passed check_run(); all arguments are borrowed.
   FleetSimulation(const FleetSimulationOptions& options, const Workload& workload,
                   FleetClients* clients = nullptr);
 
   void begin();
-  // Everything of the next instant. False: nothing is left that will happen.
+  // Does everything of the next instant. False: nothing is left to happen.
   bool step();
   FleetSimulationReport report();
-  // The same without latencies, which take long to add up.
+  // As report(), but without latencies, which take long to add up.
   FleetSimulationReport counts();
 
-  // For checkers, between steps: whatever serves, the slow way, unless only those are asked for
-  // that had their turn in the last step; of the fleet's core after every event of steps that are
-  // watched; what links have carried, what is in host memory, what is attached where.
+  // For checkers, between steps. Recomputes the invariants of slices: of all of them, or only of
+  // those that had their turn in the last step. Also reports the first broken invariant of the
+  // fleet's core during steps that are watched, and compares the bytes that links have carried, the
+  // models in host memory and the attached models.
   enum class Asked : std::uint8_t { kAll, kThoseThatHadTheirTurn };
   Status check_integrity(Asked asked) const;
-  // Whether the next steps are watched. Where there are clients they are from the start.
+  // Turns watching of the next steps on or off. It is on from the start when there are clients.
   void watch(bool watches) { watches_ = watches; }
-  // Once all has ended that was to end, with lets_go: nothing is held anywhere.
+  // After the end of a run with lets_go: checks that nothing is held anywhere.
   Status check_let_go();
   const fleet::FleetCore& core() const { return core_; }
   Nanos now() const { return clock_.now(); }
-  // It ended although something was left to do.
+  // Whether the run ended although something was left to do.
   bool cut_short() const { return cut_short_; }
 
  private:
   struct Unloading {
     fleet::Unload unload;
     Nanos until;
-    bool tried = false;  // to leave the first of its slices
+    bool tried = false;  // the model was asked to leave the first of its slices
   };
   struct Resizing {
     MachineResize change;
-    std::vector<fleet::SliceId> closing;  // told to, and not done yet
+    std::vector<fleet::SliceId> closing;  // these were told to close and have not done so yet
     std::optional<Nanos> reopen_at;
   };
 
-  // fleet_simulation.cc
+  // Defined in fleet_simulation.cc.
   static fleet::FleetSpec spec_of(const FleetSimulationOptions& options, const Workload& workload);
   static std::vector<std::string> names_of(const std::vector<ModelShape>& models);
   static bool resumes(const FleetSimulationOptions& options);
@@ -130,7 +132,7 @@ class FleetSimulation {
   void tell(const fleet::Event& event);
   request::Request made(RequestId request) const;
   bool leaves(const fleet::Route& route);
-  // The fleet's clock.
+  // The time by the fleet's clock.
   Nanos fleet_now() const { return clock_.now() + skew_; }
 
   void apply(const fleet::Route& route);
@@ -148,10 +150,10 @@ class FleetSimulation {
   void apply(const fleet::Drop& drop);
   void apply(const fleet::Resize& resize);
 
-  // fleet_simulation_loader.cc
+  // Defined in fleet_simulation_loader.cc.
   void end_loads();
   Result<Bytes> attach(const fleet::Load& load);
-  // True: some ended.
+  // Returns whether some unload ended.
   bool try_unloads();
   bool leave(ModelId model, fleet::SliceId from);
   bool try_unload(Unloading& one);
@@ -161,11 +163,11 @@ class FleetSimulation {
   Bytes host_budget() const;
   Bytes host_used() const;
 
-  // fleet_simulation_changes.cc
+  // Defined in fleet_simulation_changes.cc.
   void befall();
   void on(const RequestCancel& cancel);
   void on(const SliceLoss& loss) { losses_.push_back(loss); }
-  void on(const LinkTrouble&) {}  // known from the start
+  void on(const LinkTrouble&) {}  // LinkRates have it from the start
   void on(const MachineResize& resize);
   void on(const ClockJump& jump);
   void on(const HostPause& pause);
@@ -204,43 +206,43 @@ class FleetSimulation {
   const Workload& workload_;
   FleetClients* const clients_;
   const bool resumes_;
-  // Of a slice, by how many of them a machine is divided into; but for gpu_parts.
+  // The options of a slice, by the number of slices of its machine; not used with gpu_parts.
   std::map<std::int64_t, SimulationOptions> by_parts_;
   ManualClock clock_;
-  Nanos skew_;                         // of the fleet's clock
+  Nanos skew_;                         // fleet's clock − clock_
   std::vector<SharedLink> links_;      // by machine
-  std::vector<Bytes> submitted_past_;  // likewise: by slices that are no more
+  std::vector<Bytes> submitted_past_;  // by machine: bytes that closed slices submitted
   fleet::FleetSpec spec_;
   fleet::FleetCore core_;
   LatencyRecorder recorder_;
   FleetSlices slices_;
-  std::deque<FleetPlace> places_;  // by the ids of slices
+  std::deque<FleetPlace> places_;  // by SliceId
   std::size_t arrived_ = 0;
   bool cut_short_ = false;
-  bool watches_ = false;                 // whether the rules of the fleet's core hold
-  Status broken_;                        // the first that does not
-  std::deque<fleet::Event> events_;      // to be told, in this order
-  std::multimap<Nanos, fleet::Load> loads_;  // under way, by their ends
+  bool watches_ = false;             // whether the core's invariants are checked after each event
+  Status broken_;                    // the first invariant that was broken
+  std::deque<fleet::Event> events_;  // not told to the core yet, in this order
+  std::multimap<Nanos, fleet::Load> loads_;  // by the time of their ends
   std::vector<Unloading> unloads_;
-  std::map<ModelId, bool> home_;         // in host memory; false: on its way
-  fleet::RoutedRequests routed_;         // where requests go on on other slices
-  std::unordered_set<RequestId> given_;  // likewise: that have been with a slice
+  std::map<ModelId, bool> home_;         // models in host memory; false: still being loaded
+  fleet::RoutedRequests routed_;         // used when requests may continue on other slices
+  std::unordered_set<RequestId> given_;  // used with routed_: requests that a slice has had
 
-  // What befalls it.
-  std::size_t befallen_ = 0;           // of the faults
+  // Faults.
+  std::size_t befallen_ = 0;           // how many of options_.faults have happened
   std::vector<SliceLoss> losses_;      // of this instant
-  std::deque<MachineResize> resizes_;  // wanted, and not begun
+  std::deque<MachineResize> resizes_;  // wanted and not begun
   Nanos try_resizes_at_ = kNever;
   Nanos paused_until_;
   std::optional<Resizing> resizing_;
   std::int64_t slices_lost_ = 0;
   bool asked_to_leave_ = false, all_left_ = false;
 
-  std::optional<GpuParts> parts_;  // where a GPU is divided
+  std::optional<GpuParts> parts_;  // with options_.gpu_parts only
   SharedMemory memory_;
-  std::vector<Nanos> targets_;  // between tokens, of each model
+  std::vector<Nanos> targets_;  // by model: the target for the time between tokens
   Nanos look_at_;
-  SimulationReport past_;  // of slices that were closed
+  SimulationReport past_;  // the counters of closed slices
 };
 
 }  // namespace causeway::simulate

@@ -1,25 +1,25 @@
-// The slices of a simulated fleet, and when each of them is looked at.
+// The slices of a simulated fleet, and when each of them is simulated.
 //
-// Between two things that are asked of it (a request, a model) and the ends of its requests, of
-// which the fleet is told, a slice depends on nothing but itself. With the fast-forward it
-// therefore has a clock of its own, which stays behind until one of these comes: what has happened
-// meanwhile is made up for at once, each thing at its own time. The fleet sees the same as if every
-// slice had been looked at whenever something happened there.
+// A slice depends on the rest of the fleet only when something is asked of it (a request, a model)
+// and when one of its requests ends, which the fleet is told. With the fast-forward each slice
+// therefore has a clock of its own, which may stay behind until one of these events. Then the slice
+// catches up: everything that happened meanwhile is done at once, each thing at its own time. The
+// fleet sees the same as if every slice had been simulated at each of its events.
 //
 //   fleet   ──▲─────────────▲──────▲───▶      ▲ a request arrives, or ends
-//   slice A ──┴·············│······┴───▶      · made up for when it is looked at
+//   slice A ──┴·············│······┴───▶      · caught up at the next ▲
 //   slice B ················┴──────────▶
 //
-// What happens at one instant has an order, too. It comes in rounds: first what is due on slices,
-// then what is asked of them, then each of these starts what it can, by their ids, and once more
-// where that led to more. What is then due at the same instant is the next round's. A slice that
-// was behind makes up for the rounds that it would have been looked at in.
+// What happens at one instant has an order, too, in rounds: first what is due on slices, then what
+// is asked of them, then each of these slices starts what it can, in the order of ids, and once
+// more where that led to more. What becomes due at the same instant after that belongs to the next
+// round. A slice that was behind catches up with every round in which it would have been simulated.
 //
-// A second thread may make up for slices that are behind while the fleet goes on: each has a lock,
-// which is held from when it is looked at until it has started what it can. With it a request is
-// left with its slice, which is not looked at: it takes the request when it makes up for that
-// instant. All that comes of it is told on the caller's thread, so that the report does not depend
-// on which thread was faster.
+// A second thread may let slices catch up while the fleet goes on. Each slice has a lock, which is
+// held from the time at which the slice is simulated until it has started what it can. With the
+// second thread a request can be left with its slice without simulating the slice: the slice takes
+// the request when it catches up with that instant. All results are reported on the caller's
+// thread, so the report does not depend on which thread was faster.
 #pragma once
 
 #include <algorithm>
@@ -42,53 +42,54 @@ namespace causeway::simulate {
 class FleetSlices {
  public:
   using Told = std::function<void(request::Output&, Nanos at)>;
-  // The request of this id; on any thread.
+  // Makes the request of this id. Called on any thread.
   using Make = std::function<request::Request(RequestId)>;
 
-  // `most`: slices, of which none is open. The recorder, which is borrowed, is told what slices put
-  // out while they are behind.
-  // `helps`: with a second thread. `make`: of requests that are left with slices.
+  // Makes `most` slices, all of them closed. The recorder, which is borrowed, gets the outputs of
+  // slices that were behind. `helps`: start the second thread. `make`: makes requests that were
+  // left with slices.
   FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps, Make make);
   ~FleetSlices();
   FleetSlices(const FleetSlices&) = delete;
   FleetSlices& operator=(const FleetSlices&) = delete;
-  // Options and what is shared are borrowed.
+  // Opens a slice. The options, and what `shared` points to, are borrowed.
   void open(std::size_t index, const SimulationOptions& options,
             const SimulatedSlice::Shared& shared);
-  // Between instants.
+  // Closes a slice; call it between instants.
   void close(std::size_t index);
-  // None is looked at, and none starts anything, before then.
+  // No slice is simulated or starts anything before `until`.
   void pause(Nanos until);
 
-  // When one must be looked at; kNever: not before something is asked.
+  // When a slice must be simulated next; kNever: not before something is asked of one.
   Nanos next() const { return due_.first(); }
-  // It is `now`, and a round begins: what is due happens. Asking and starting follow.
+  // Begins a round at `now`: does what is due on slices. Call ask() and start() after it.
   void begin_round(Nanos now);
-  // Something is asked of one, now; it starts what it can in start().
+  // The slice, so that the caller can ask something of it now. It starts what follows in start().
   SimulatedSlice& ask(std::size_t index);
-  // Leaves a request with one, which certainly takes it, and on which it ends no sooner than
-  // `ends_from`. False: it must be asked.
+  // Leaves a request with a slice that certainly takes it, and on which the request ends at
+  // `ends_from` at the earliest. False: the slice must be asked instead.
   bool leave(std::size_t index, const engine::EngineCore::Alone& request, Nanos ends_from);
-  // Something happened on it in this round, or was asked.
+  // Whether something happened on the slice in this round, or was asked of it.
   bool looked_at(std::size_t index) const { return slices_[index].seen == round_; }
-  // Those that were looked at start what they can. `told` is told of what they put out, and when it
-  // is heard; it may ask.
+  // The slices that were simulated in this round start what they can. `told` gets each output and
+  // the time at which it is heard, and may call ask().
   void start(const Told& told);
-  // From when it is asked next it is looked at whenever something happens there, until may_lag()
-  // was called as often.
+  // From the next ask() on the slice is simulated at each of its events, until may_lag() has been
+  // called as often as keep_up().
   void keep_up(std::size_t index) { ++slices_[index].keeps_up; }
   void may_lag(std::size_t index) { --slices_[index].keeps_up; }
-  // The end: all that has happened until the last round. `until`: beyond that, what happens on
-  // slices until then. Answers when the last of it was.
+  // Ends the run: all slices catch up with the last round. `until`: simulates slices further, until
+  // then. Returns the time of the last event.
   Nanos finish(Nanos until = Nanos(0));
 
-  // Null: it is not open. As it was when it was looked at last.
+  // The slice as it was when it was last simulated; null: it is not open.
   const SimulatedSlice* at(std::size_t index) const { return slices_[index].slice.get(); }
   std::int64_t size() const { return std::ssize(slices_); }
   std::int64_t steps_passed() const { return steps_passed_; }
 
  private:
-  // Held for microseconds, or by one for which the other would have to do the same work itself.
+  // A spin lock. It is held for microseconds, or by a thread whose work the other one would have to
+  // do itself.
   class Lock {
    public:
     void lock();
@@ -99,84 +100,88 @@ class FleetSlices {
     std::atomic<bool> taken_{false};
   };
 
-  // What the recorder is to be told: an output, and when; or steps that were passed.
+  // Something to be recorded: an output and its time, or steps that were passed.
   using Note = std::variant<std::pair<request::Output, Nanos>, SimulatedSlice::Passed>;
 
-  // As of what a slice makes up for what has happened.
+  // The instant and round with which a slice catches up.
   struct Moment {
     Nanos now;
     std::int64_t round = 0;
-    std::int64_t instant = 0;  // its first round
-    std::int64_t seen = 0;     // the last round in which the slice was looked at
+    std::int64_t instant = 0;  // the first round of the instant
+    std::int64_t seen = 0;     // the last round in which the slice was simulated
   };
-  // A request that a slice has not taken yet.
+  // A request that was left with a slice which has not taken it yet.
   struct Left {
     engine::EngineCore::Alone request;
     Moment moment;
-    bool had_turn = false;  // the slice had, then
+    bool had_turn = false;  // the slice had had its turn in that round
   };
 
   struct Entry {
     Lock lock;
     ManualClock clock;
     std::unique_ptr<SimulatedSlice> slice;
-    // When something happens there. The second thread looks at it without the lock.
+    // The slice's next event. The second thread reads it without the lock.
     std::atomic<Nanos> next{kNever};
-    std::vector<Note> notes;  // what came of it while it was behind
-    bool starts = false;      // what it can, when it was asked last, is to be made up for first
-    // The instant at which a request was left, as `left` has it; kNever: none is. Set by the
-    // caller's thread, and taken back with the lock.
+    std::vector<Note> notes;  // what the slice produced while it was behind
+    // The slice has to start what it can, as of the last ask(), before it catches up.
+    bool starts = false;
+    // The instant of `left`; kNever: no request was left. The caller's thread sets it, and it is
+    // cleared with the lock held.
     std::atomic<Nanos> left_at{kNever};
     Left left;
-    // Of the caller's thread alone.
-    std::int64_t seen = 0;  // the last round in which it was looked at
-    bool asked = false;     // since it started what it can
-    bool happened = false;  // something did, then
+    // Used by the caller's thread alone.
+    std::int64_t seen = 0;  // the last round in which the slice was simulated
+    bool asked = false;     // something was asked since it last started what it can
+    bool happened = false;  // something happened since then
     int keeps_up = 0;
-    bool hung = false;             // its device, when it was looked at last
-    Nanos ends_if_asked = kNever;  // no request ends there before, whatever is asked of it
+    bool hung = false;             // the slice's device hung when it was last simulated
+    Nanos ends_if_asked = kNever;  // no request ends there earlier, whatever is asked of the slice
     Nanos paused_until;
   };
 
-  // The second thread.
+  // The body of the second thread.
   void help();
   bool make_up_some();
   void stop_helping();
-  // When one has something to do.
+  // When the slice has something to do, including a request that was left.
   static Nanos due_at(const Entry& entry) {
     return std::min(entry.next.load(), entry.left_at.load());
   }
-  // All that a slice does by itself when its next event comes, or a request that was left.
+  // Does everything that a slice does by itself at its next event, or when it takes a request that
+  // was left.
   void run(Entry& entry);
   static void run_event(Entry& entry);
-  // Takes the request that was left. True: something happened on the slice in that round.
+  // Takes the request that was left. True: something else happened on the slice in that round.
   bool take_left(Entry& entry);
-  // The same, if one was, when nothing else is asked in that round.
+  // Takes the request that was left, if any, when nothing else is asked of the slice in that round.
   void take_left_alone(Entry& entry);
-  // Whether that request runs alone, and so need not be submitted before something else is asked.
+  // Whether that request runs alone, so that it need not be submitted before something else is
+  // asked.
   bool begin_alone(Entry& entry);
-  // Something else is: it is submitted as of when it came.
+  // Something else is asked: submits the request as of the time at which it came.
   void join_alone(Entry& entry);
   void submit(Entry& entry, RequestId request, Nanos at);
-  // It starts what it can, later.
+  // Notes that the slice has to start what it can, as of `at`.
   static void start_later(Entry& entry, Nanos at);
-  // Tells the recorder what came of that.
+  // Passes the slice's notes to the recorder.
   void tell(Entry& entry);
-  // What has happened before now, and in rounds of this instant before this one. True: something is
-  // due in this one.
+  // Catches up with everything before `moment`, including earlier rounds of the same instant. True:
+  // something is due in the present round.
   static bool make_up(Entry& entry, const Moment& moment);
-  // As it is now, also in the middle of what need not be looked at one by one.
+  // Catches up to the present, also in the middle of steps that are passed together.
   bool make_up_to_now(Entry& entry, const Moment& moment);
   Moment moment_of(const Entry& entry) const { return {now_, round_, instant_, entry.seen}; }
-  // What need not be looked at one by one, up to its clock. Answers when the last step ended.
+  // Passes the steps that need not be simulated one by one, up to the slice's clock. Returns when
+  // the last of them ended.
   static Nanos pass(Entry& entry);
-  // It has started what it can: looks when it must be looked at again.
+  // The slice has started what it can: finds when it must be simulated next.
   static void look_ahead(Entry& entry);
-  // When something happens there, or is seen.
+  // The slice's next event, or the time at which one is heard of.
   static Nanos next_of(const Entry& entry);
   void set_due(std::size_t index);
   void start_one(std::size_t index, const Told& told);
-  // Whether it would have started already, had something been due there in this round.
+  // Whether the slice would have started already, had something been due there in this round.
   bool had_turn(std::size_t index) const { return started_ || (starting_ && index < turn_); }
 
   LatencyRecorder& recorder_;
@@ -185,14 +190,14 @@ class FleetSlices {
   EventTree due_;
   Nanos now_;
   std::int64_t round_ = 0;
-  std::int64_t instant_ = 0;        // its first round
-  std::vector<std::size_t> asked_;  // will start
-  std::vector<std::size_t> turns_;  // start now, in order
-  std::size_t turn_ = 0;            // the one that does
-  bool starting_ = false;           // those that were looked at first
-  bool started_ = false;            // and these have
+  std::int64_t instant_ = 0;        // the first round of the instant
+  std::vector<std::size_t> asked_;  // slices that will start in start()
+  std::vector<std::size_t> turns_;  // slices that start now, in order
+  std::size_t turn_ = 0;            // index in turns_ of the slice that starts
+  bool starting_ = false;           // start() is in progress
+  bool started_ = false;            // start() has been called in this round
   std::int64_t steps_passed_ = 0;
-  std::atomic<Nanos> behind_{Nanos(0)};  // the second thread makes up for what is before
+  std::atomic<Nanos> behind_{Nanos(0)};  // the second thread lets slices catch up to this time
   std::atomic<bool> stops_{false};
   std::thread helper_;
 };

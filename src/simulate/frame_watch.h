@@ -1,5 +1,5 @@
-// Which KV frames the steps in flight of a simulated device use, and what must not happen to them:
-// a frame of one request that another's step writes, or memory that is taken from behind a frame.
+// Watches which KV frames the steps in flight of a simulated device use, and finds two faults: a
+// step writes a frame of another request's step, and memory is taken away from behind a frame.
 #pragma once
 
 #include <map>
@@ -11,26 +11,27 @@
 
 namespace causeway::simulate {
 
-// What a step in flight uses for one request must not yet be another's to write: quarantine. What
-// the next batch, of so many tokens a block, does to the running one; empty: nothing.
+// Checks quarantine: the next batch must not write what the running batch uses for another request.
+// Returns what is wrong; empty: nothing is.
 std::string frames_given_away(const request::Batch& running, const request::Batch& next,
                               Tokens tokens_per_block);
 
-// Of frames whose memory comes and goes.
+// Watches frames whose memory comes and goes.
 class FrameWatch {
  public:
   // The mover is borrowed; null: memory does not move.
   explicit FrameWatch(const SimulatedMover* mover) : mover_(mover) {}
 
-  // At a step's submission. Spoils those that have got other memory since they were last used.
-  // Returns what is wrong, or empty: a frame without memory.
+  // Call it when a step is submitted. Spoils frames that have got other memory since they were last
+  // used. Returns what is wrong (a frame without memory); empty: nothing is.
   std::string submitted(const request::Batch& batch, ShadowKv* shadow);
-  // At its end: memory that was taken from the step.
+  // Call it when the step has ended. Returns which memory was taken from the step; empty: none.
   std::string ended(const request::Batch& batch) const;
 
  private:
   const SimulatedMover* mover_;
-  std::map<FrameId, std::int64_t> memory_;  // as last used: SimulatedMover::frame_memory()
+  // SimulatedMover::frame_memory() when the frame was last used
+  std::map<FrameId, std::int64_t> memory_;
 };
 
 }  // namespace causeway::simulate

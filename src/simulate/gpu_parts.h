@@ -1,13 +1,13 @@
-// A GPU that is divided into equal parts of its SMs, as green contexts are, and which `--slices
-// auto` divides anew while it serves: what `slice::choose_layout` decides of the demand that is
-// measured, in virtual time.
+// A GPU that is divided into equal parts of its SMs, as green contexts are. `--slices auto` divides
+// it anew while it serves: slice::choose_layout decides from the measured demand, here in virtual
+// time.
 //
 //   share of the SMs     0   16/132   32/132   56/132   1
-//   of HBM's bandwidth   0    0.54     0.77     0.89    1     a part that is alone
+//   of HBM's bandwidth   0    0.54     0.77     0.89    1     for a part that is alone
 //
-// Parts have their part of the FLOPs and of the memory's room. Its bandwidth they share
-// (shared_memory.h), and the link. Source of the table: what green contexts of 16, 32 and 56 SMs of
-// an H200 read (docs/design/simulate.md).
+// Each part has its own share of the FLOPs and of the memory. Parts share the memory's bandwidth
+// (shared_memory.h) and the link. The table is what green contexts of 16, 32 and 56 SMs of an H200
+// read (docs/design/simulate.md).
 #pragma once
 
 #include <optional>
@@ -19,29 +19,29 @@
 
 namespace causeway::simulate {
 
-// An H100, of which slices may have 120 of the SMs, in units of 8.
+// An H100: slices may have 120 of its SMs, in units of 8.
 inline constexpr slice::SliceGpu kH100Parts = {.processors = 132, .unit = 8, .units = 15};
 
 struct GpuPartsOptions {
-  slice::SliceGpu gpu;  // processors, and which of them parts may have
-  int parts = 1;        // at the start, no more than it has units; kPartsMax if it `resizes`
-  std::optional<slice::LayoutRules> resizes = {};  // nullopt: it stays as it is
-  Nanos drain_max = seconds(3);                    // of what runs when parts are to change
-  Nanos reopen = seconds(2);                       // from then until the others serve
+  slice::SliceGpu gpu;  // its processors, and how many of them parts may have
+  int parts = 1;        // at the start: no more than its units; kPartsMax if it `resizes`
+  std::optional<slice::LayoutRules> resizes = {};  // nullopt: the division stays as it is
+  Nanos drain_max = seconds(3);  // how long running requests may take to end before parts change
+  Nanos reopen = seconds(2);     // time from then until the new parts serve
 };
 
 // Into how many parts it may be divided, at the start or later.
 int parts_most(const GpuPartsOptions& options);
 
-// The profile of one of so many parts.
+// The profile of one part when the GPU is divided into `parts`.
 HardwareProfile part_of(const HardwareProfile& machine, const slice::SliceGpu& gpu, int parts);
 
 class GpuParts {
  public:
-  // `whole`: of the GPU as one slice.
+  // `whole`: the options of the GPU as one slice.
   GpuParts(const GpuPartsOptions& options, const SimulationOptions& whole);
 
-  // Of each of so many parts. They live as long as this does.
+  // The options of one part when there are `parts`. The reference is valid as long as this object.
   const SimulationOptions& slice_options(int parts) const {
     return by_parts_[static_cast<std::size_t>(parts - 1)];
   }
@@ -49,15 +49,16 @@ class GpuParts {
 
   void arrived(std::size_t model, Tokens prompt, Nanos now) { asked_[model].arrived(prompt, now); }
   void ended(std::size_t model, Tokens output, Nanos now) { asked_[model].ended(output, now); }
-  // Into how many parts it is to be divided now; nullopt: as it is. `targets`: between tokens.
+  // Into how many parts the GPU should be divided now; nullopt: as it is. `targets`: by model, for
+  // the time between tokens.
   std::optional<int> decide(const std::vector<Nanos>& targets, Nanos now);
-  // It has been.
+  // The GPU has been divided into `parts`.
   void changed(int parts, Nanos now);
 
  private:
   const GpuPartsOptions options_;
-  slice::SliceGpu gpu_;                      // with what each processor does
-  std::vector<SimulationOptions> by_parts_;  // 1, 2, …
+  slice::SliceGpu gpu_;                      // with the measured rates of one processor
+  std::vector<SimulationOptions> by_parts_;  // for 1, 2, … parts
   std::vector<fleet::DemandMeter> asked_;    // by model
   slice::LayoutState layout_;
 };

@@ -17,26 +17,28 @@ struct HardwareProfile {
   std::string description;
   double flops_per_second = 0;            // bf16 matrix products, as achieved
   double memory_bytes_per_second = 0;     // the device's memory, reading weights
-  double attention_bytes_per_second = 0;  // likewise KV
-  // Of attention over prompts, beyond what each token takes of it whatever its context; 0: as
-  // products.
+  double attention_bytes_per_second = 0;  // the same for reading KV
+  // For attention over prompts, beyond the time that each token takes whatever its context is; 0:
+  // the rate of products.
   double prompt_attention_flops_per_second = 0;
-  double prompt_attention_token_seconds = 0;  // in each layer
-  Bytes memory;                               // of the device: weights cached, and KV
-  double link_bytes_per_second = 0;           // home to device; 0: the home is the device's memory
-  double home_bytes_per_second = 0;  // of kernels that read weights at home; 0: as the link
-  // Of KV between the device and host memory, while the other way is in use too; 0: it stays.
+  double prompt_attention_token_seconds = 0;  // that time, in each layer
+  Bytes memory;                               // of the device: cached weights and KV
+  double link_bytes_per_second = 0;  // from home to the device; 0: the device's memory is the home
+  double home_bytes_per_second = 0;  // of kernels that read weights at home; 0: the link's rate
+  // KV between device and host memory while the other direction is in use too; 0: KV does not move.
   double kv_in_bytes_per_second = 0;
   double kv_out_bytes_per_second = 0;
-  Nanos step_overhead;          // sampling, bookkeeping: whatever the batch and the model
-  Nanos layer_overhead;         // borders between the kernels of a layer, whatever they read
-  Nanos prompt_layer_overhead;  // likewise of steps with prompts, whose kernels are more and apart
-  // Of the engine's thread, which does nothing else meanwhile, before the kernels of a step run.
-  // It passes while steps in front of it run.
-  Nanos plain_launch;        // of a step that no graph holds: prompts, and the first two of a size
-  Nanos shape_choice;        // beside it, of the kernels for the first prompts of so many tokens
-  double copy_slowdown = 0;  // of memory, while copies reach the device: 0.07 for 7 %
-  Nanos request_path;  // of a client on the same machine: HTTP, both ways, beside the first token
+  Nanos step_overhead;          // sampling and bookkeeping, the same for every batch and model
+  Nanos layer_overhead;         // gaps between the kernels of a layer, whatever they read
+  Nanos prompt_layer_overhead;  // the same for steps with prompts, which run more kernels
+  // Time of the engine's thread, which does nothing else meanwhile, before the kernels of a step
+  // can run. It overlaps with the steps that run before.
+  // for a step without a CUDA graph: prompts, and the first two steps of a batch size
+  Nanos plain_launch;
+  Nanos shape_choice;  // in addition: choosing kernels for the first prompts of a number of tokens
+  double copy_slowdown = 0;  // of memory bandwidth while copies reach the device: 0.07 for 7 %
+  // HTTP both ways for a client on the same machine, part of the time to the first token
+  Nanos request_path;
 };
 
 // kCorrupt names the field. Keys: name, description, tflops, memory_gb_per_s, memory_gb,

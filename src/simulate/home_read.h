@@ -1,9 +1,9 @@
-// A step whose kernels read weights at home while copies cross the same link (C2CServe's
-// HybridGEMM on a baseline that loads models): while both want the link each has half of it. Pure.
+// A step whose kernels read weights at home while copies cross the same link (C2CServe's HybridGEMM
+// on a baseline that loads models). While both use the link, each has half of it. Pure.
 //
-//   copies   ....XXXX..XX           without the read, which begins after two dots
-//   read       rrRRRRRRRRrr         as fast as ever where the link is free (r), else half
-//   copies   ....xxxxxxxx..xxxx     later by what the read took of the link beside them
+//   copies   ....XXXX..XX           alone; the read begins after two dots
+//   read       rrRRRRRRRRrr         at full rate while the link is free (r), else at half (R)
+//   copies   ....xxxxxxxx..xxxx     beside the read: later by what the read took of the link
 #pragma once
 
 #include <span>
@@ -12,17 +12,17 @@
 
 namespace causeway::simulate {
 
-// Of the link by a copy.
+// The time during which a copy uses the link.
 struct LinkUse {
   Nanos begin, end;
 };
 
 struct HomeRead {
   Nanos end;
-  Nanos delays;  // how much later copies end that have not by then
+  Nanos delays;  // how much later the copies end that had not ended before
 };
 
-// A read that begins `at` and would take `takes` alone. `copies`: one after the other.
+// A read that begins at `at` and would take `takes` alone. `copies` follow one after the other.
 HomeRead read_beside(std::span<const LinkUse> copies, Nanos at, Nanos takes);
 
 }  // namespace causeway::simulate

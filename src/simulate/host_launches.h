@@ -1,12 +1,12 @@
-// What launching steps takes of the engine's thread, which does so for one after the other: the GPU
-// has steps of single tokens of a size as graphs, and all others are enqueued kernel by kernel
-// (docs/design/model.md). Pure.
+// The time that launching steps takes of the engine's thread, which launches one step after the
+// other. Steps of single tokens run as CUDA graphs by batch size; all others are launched kernel by
+// kernel (docs/design/model.md). Pure.
 //
-//   decode, a size's first step   plain launch
-//                  its second     the same, captured
-//                  others         nothing: part of the step's overhead
-//   prompts                       plain launch; the first of so many rows and such products also
-//                                 asks for their kernels
+//   decode, first step of a size    plain launch
+//           second step             plain launch, captured as a graph
+//           later steps             no time: it is part of the step's overhead
+//   prompts                         plain launch; the first prompt of a number of rows with such
+//                                   products also chooses their kernels
 #pragma once
 
 #include <array>
@@ -26,53 +26,55 @@ class HostLaunches {
  public:
   explicit HostLaunches(const HardwareProfile& profile);
 
-  // A step is submitted: when its kernels may run. A model's shape stays until forget().
+  // Takes a submitted step, and returns when its kernels may run. The model's shape must stay until
+  // forget().
   Nanos launch(const request::Batch& batch, const ModelShape& shape, Nanos now);
-  // The same of a step with so many tokens of each of so many sequences.
+  // The same for a step whose sequences have `tokens` in all.
   struct Rows {
     ModelId model;
     std::int64_t sequences = 0;
     std::int64_t tokens = 0;
-    bool prompts = false;  // of some more than one
+    bool prompts = false;  // some sequence has more than one token
   };
   Nanos launch(const Rows& rows, const ModelShape& shape, Nanos now);
-  // What launching takes for a request that runs alone: of its first step, with the prompt, and of
-  // each of the `plain` behind it. Those that follow take nothing.
+  // The launch times of a request that runs alone: of its first step, with the prompt, and of each
+  // of the next `plain` steps. The steps after these take no time.
   struct Alone {
     Nanos first;
     Nanos each;
     std::int64_t plain = 0;
   };
   Alone alone(ModelId model, Tokens prompt, const ModelShape& shape) const;
-  // Until then the thread launches what was submitted so far.
+  // The thread is busy with launching until then.
   Nanos until() const { return until_; }
-  // Whether a step like this one, of single tokens, would take nothing.
+  // Whether a step of single tokens like this one would run as a graph.
   bool has_graph(const request::Batch& batch) const;
-  // A model goes, and its graphs.
+  // The model is removed, and its graphs with it.
   void forget(ModelId model);
 
  private:
-  // What decides, beside the rows, which kernel is best for a product: the model's dimensions.
+  // The dimensions of the model, which together with the rows decide which kernel is best for a
+  // product.
   using Dimensions = std::array<std::int64_t, 5>;
 
   struct Model {
-    // Its steps of each size, by the size's place in buckets_: up to two.
+    // By index in buckets_: how many steps of this size there were, at most two.
     std::vector<std::uint8_t> decoded;
-    std::vector<bool>* chosen = nullptr;  // of its dimensions, in chosen_
+    std::vector<bool>* chosen = nullptr;  // the entry of the model's dimensions in chosen_
   };
 
   static Dimensions dimensions_of(const model::ModelConfig& config);
   Model& model_of(ModelId model, const model::ModelConfig& config);
   Nanos takes(const Rows& rows, const ModelShape& shape);
-  // Whether it is the first step with prompts of so many tokens.
+  // Whether this is the model's first step with prompts of so many tokens.
   static bool is_first(std::int64_t tokens, Model& model);
-  // Its place in buckets_; their number: it is larger than all.
+  // The index in buckets_; its size when the step is larger than all buckets.
   std::size_t bucket_of(std::int64_t sequences) const;
 
   const Nanos plain_, choice_;
   const std::vector<std::int64_t> buckets_;
   std::map<Dimensions, std::vector<bool>> chosen_;  // by rows
-  IdMap<ModelId, Model> models_;                    // that have been launched
+  IdMap<ModelId, Model> models_;                    // models that have launched a step
   Nanos until_;
 };
 

@@ -1,4 +1,4 @@
-// What a simulation reports of latencies, and how it comes about: from arrivals and outputs.
+// Records the latencies that a simulation reports, from arrivals and outputs.
 #pragma once
 
 #include <span>
@@ -14,49 +14,50 @@
 
 namespace causeway::simulate {
 
-// A request attains its target for the time between tokens if the mean gap between its tokens does;
-// one with a single token does. The paper's evaluation looks at all gaps of all requests together
-// (tbt); a request whose pauses are no longer than the target, but for 1 % of its gaps, is counted
-// beside these.
+// A request attains its target for the time between tokens when the mean gap between its tokens
+// does; a request with a single token always does. The paper's evaluation looks at all gaps of all
+// requests together (tbt). `slo_pauses_met` is stricter: at most 1 % of the request's gaps exceed
+// the target.
 struct LatencyReport {
   Histogram ttft;  // ns, from arrival to the first token
   Histogram tpot;  // ns, mean gap between the tokens of a request (of those with two or more)
   Histogram tbt;   // ns, every gap between two tokens
   Histogram e2e;   // ns, from arrival to the end
   std::int64_t requests = 0;  // that arrived
-  std::int64_t refused = 0;   // could never run
+  std::int64_t refused = 0;   // requests that could never run
   std::int64_t completed = 0;
   std::int64_t errors = 0;
   std::int64_t cancelled = 0;     // by their clients
-  std::int64_t slo_ttft_met = 0;  // of completed
+  std::int64_t slo_ttft_met = 0;  // of the completed requests
   std::int64_t slo_tpot_met = 0;
   std::int64_t slo_both_met = 0;
-  std::int64_t slo_pauses_met = 0;  // of completed, those with no more than 1 % of late gaps
-  std::int64_t slo_all_met = 0;     // these and the first token in time
-  std::int64_t gaps_met = 0;        // of tbt
+  std::int64_t slo_pauses_met = 0;  // of the completed requests
+  std::int64_t slo_all_met = 0;     // slo_pauses_met, and the first token in time as well
+  std::int64_t gaps_met = 0;        // gaps of tbt within the target
   std::int64_t output_tokens = 0;
 };
 
-// What became of one request.
+// The result of one request.
 struct ServedRequest {
   std::vector<Nanos> token_times;
   Nanos ended;
-  // Why it was not served to its end; empty: it was. One that has not ended when the simulation
-  // does is "unfinished".
+  // Why the request was not served to its end; empty: it was. "unfinished" when the simulation
+  // ended first.
   std::string failure = "unfinished";
 };
 
-// Requests are numbered by their places in the workload.
+// Requests are identified by their places in the workload.
 class LatencyRecorder {
  public:
   using Models = std::vector<std::pair<std::string, LatencyReport>>;
 
-  // Borrows the workload. `models`: their names, in its order. `keep`: each request by itself, too.
+  // The workload is borrowed. `models`: their names, by index. `keep`: also keep each request's
+  // result.
   LatencyRecorder(const Workload& workload, const std::vector<std::string>& models,
                   bool keep = false);
 
   void arrived(std::int64_t index);
-  // It ends, now, without having been served; or its client has gone.
+  // The request ends at `now` without having been served, or because its client has left.
   void refused(RequestId request, Nanos now, bool cancelled = false);
   void record(const request::Output& output, Nanos now);
   // Each of the requests got a token at each of these times.
@@ -66,9 +67,9 @@ class LatencyRecorder {
   Nanos last_end() const { return last_end_; }
   const Models& models() const { return models_; }
   LatencyReport total() const;
-  // At the end. By their places in the workload; empty unless they are kept.
+  // Call it at the end. By place in the workload; empty unless results are kept.
   std::vector<ServedRequest> take_served() { return std::move(served_); }
-  // From a request that found weights missing to its model's first token, ns.
+  // In ns, from a request that found weights missing to the first token of its model.
   const Histogram& switches() const { return switches_; }
 
  private:

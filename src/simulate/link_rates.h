@@ -1,8 +1,8 @@
-// How much of its rate a link gives, over time: all of it, but in spans in which it is slow or
-// hangs. Pure.
+// The share of its rate that a link gives, over time: all of it, except in spans in which it is
+// slow or hangs. Pure.
 //
 //   share  1 ──────┐        ┌──────
-//                  └──┐  ┌──┘            a copy goes on where the link left it
+//                  └──┐  ┌──┘            a copy continues where the link left off
 //          0          └──┘
 #pragma once
 
@@ -14,17 +14,18 @@ namespace causeway::simulate {
 
 class LinkRates {
  public:
-  // Where spans overlap the least share counts: from 0, it hangs, to 1.
+  // Adds a span; `share` is from 0 (the link hangs) to 1. Where spans overlap the least share
+  // counts.
   void add(Nanos from, Nanos until, double share);
-  // When a copy ends that begins then and takes so long at the whole rate.
+  // When a copy ends that begins at `begins` and takes `takes` at the whole rate.
   Nanos end_of(Nanos begins, Nanos takes) const;
-  // What the link can do in a span, as time at the whole rate.
+  // What the link can move in a span, as time at the whole rate.
   Nanos whole_time(Nanos from, Nanos until) const;
 
  private:
   double share_at(Nanos at) const;
 
-  std::map<Nanos, double> from_;  // the share from then on; before the first it is 1
+  std::map<Nanos, double> from_;  // the share from then on; 1 before the first entry
 };
 
 }  // namespace causeway::simulate

@@ -14,11 +14,12 @@ class RingLayout {
  public:
   RingLayout(const weights::StreamPlan& plan, Bytes extent);
 
-  // Extents of the range that hold the group's bytes: of the ring, or shared with a resident group.
+  // The extents of the range that hold the group's bytes: of the ring, or shared with a resident
+  // group.
   const std::vector<std::int64_t>& extents(int group) const {
     return groups_[static_cast<std::size_t>(group)].extents;
   }
-  // The other groups that lie where this one does.
+  // The other groups that use the same bytes.
   const std::vector<int>& overwrites(int group) const {
     return groups_[static_cast<std::size_t>(group)].overwrites;
   }

@@ -25,11 +25,12 @@ class ShadowKv {
     std::size_t place = 0;
     std::uint64_t word = 0;
   };
-  // A step between begin() and its end. Several may be at the same time.
+  // A step from begin() to complete(). Several may be open at the same time.
   struct Step {
     std::vector<Write> writes;
-    std::vector<TokenId> sampled;  // one for each row of logits: what the model would choose
-    // The step before it failed, on whose tokens it builds: it may come to anything.
+    // One for each row of logits: the token that the model would choose.
+    std::vector<TokenId> sampled;
+    // The step before, on whose tokens this one depends, has failed: this one may choose anything.
     bool after_failure = false;
   };
 
@@ -39,13 +40,13 @@ class ShadowKv {
   // write. Returns what is wrong with the batch, empty if nothing is.
   std::string begin(const request::Batch& batch, Tokens tokens_per_block, std::int64_t vocab,
                     Step& step);
-  // The frame has other memory now, or is copied to.
+  // The frame has other memory now, or a copy is about to overwrite it.
   void spoil(FrameId frame);
-  // What a frame holds, for copies.
+  // The contents of a frame, for copies.
   using Words = std::vector<std::uint64_t>;
   Words words_of(FrameId frame) const;
   void put(FrameId frame, const Words& words);
-  // The step has ended well: what it computed is written. Of one that fails the places stay spoilt.
+  // The step has succeeded: writes what it computed. The places of a failed step stay spoilt.
   void complete(const Step& step);
 
  private:
@@ -56,10 +57,11 @@ class ShadowKv {
                std::int64_t vocab, Step& step);
 
   std::int64_t frames_;
-  std::int64_t slots_;  // a frame
+  std::int64_t slots_;  // in one frame
   std::vector<std::uint64_t> words_;
-  std::string wrong_;                                      // with the batch of the last begin()
-  std::unordered_map<std::int64_t, std::int64_t> writer_;  // frame to entry
+  std::string wrong_;  // what is wrong with the batch of the last begin()
+  // By frame: the entry of the batch that writes it.
+  std::unordered_map<std::int64_t, std::int64_t> writer_;
   std::uint64_t begun_ = 0;
 };
 

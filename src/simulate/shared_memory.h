@@ -1,5 +1,5 @@
-// The bandwidth of a memory that slices of one GPU share: each reads as fast as its processors can,
-// as long as the others leave that much; else all have as much. Pure.
+// The bandwidth of a memory that several slices of one GPU share. Each slice reads as fast as its
+// processors can while the others leave that much; otherwise all get equal shares. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ class SharedMemory {
  public:
   explicit SharedMemory(double bytes_per_second) : rate_(bytes_per_second) {}
 
-  // Of `own`, what that user gets beside the others as they are now.
+  // The part of the rate `own` that the user gets beside the present use of the others.
   double granted(int user, double own) const {
     double others = 0, users = 1;
     for (const auto& [other, rate] : used_) {
@@ -21,7 +21,7 @@ class SharedMemory {
     }
     return std::min(own, std::max(rate_ - others, rate_ / users));
   }
-  // From now on; zero: it reads nothing.
+  // Sets the user's rate from now on; zero: it reads nothing.
   void use(int user, double bytes_per_second) { used_[user] = bytes_per_second; }
 
  private:

@@ -24,33 +24,35 @@ struct SimulationOptions {
   HardwareProfile profile;
   std::vector<ModelShape> models;  // shape_of() each, for frames of `frame` bytes
   Bytes frame = mib(4);
-  // Of the device's memory; the cache of weights has the rest. At least a frame.
+  // The part of the device's memory for KV, at least a frame. The cache of weights has the rest.
   Bytes kv_memory = gib(8);
-  // Host memory to which KV rotates, at the profile's rates; zero: it does not.
+  // Host memory to which KV rotates, at the profile's rates; zero: KV does not rotate.
   Bytes kv_host_memory = {};
   schedule::BudgetLimits rotation = {};
-  // Extents and link rate follow from memory and profile.
+  // The number of extents and the link rate follow from memory and profile.
   weights::ResidencyOptions residency;
-  Bytes ring = {};  // of each streamed model; zero: as stream_plan.h chooses
+  Bytes ring = {};  // of each streamed model; zero: stream_plan.h chooses
   engine::StepStart step_start = engine::StepStart::kJustInTime;
   std::optional<Nanos> step_timeout = {};  // as CoreOptions has it
-  // Baselines: a model that the cache holds comes and gives way as a whole (full reload), and its
-  // weights are copied to host memory before its memory is another's (sleep and wake).
+  // Baselines. whole_models: a cached model comes and leaves as a whole (full reload). copies_out:
+  // in addition its weights are copied to host memory before their memory gets another use (sleep
+  // and wake).
   bool whole_models = false;
   bool copies_out = false;
-  // And each of these with C2CServe's HybridGEMM (paper §9.4.1): a step reads at home what has not
-  // arrived. For that it is to start before: StepStart::kWhenIdle.
+  // Either baseline with C2CServe's HybridGEMM (paper §9.4.1): a step reads at home what has not
+  // arrived. This needs steps that start earlier: StepStart::kWhenIdle.
   bool reads_at_home = false;
   schedule::Options schedule;
   bool prefix_caching = true;
   Faults faults;
-  // For checkers: tokens follow from what KV frames hold (shadow_kv.h).
+  // For checkers: tokens follow from the contents of KV frames (shadow_kv.h).
   bool shadow_kv = false;
   std::uint64_t seed = 1;
-  // Of fleets: steps that differ in nothing but time and tokens are taken together. The report is
+  // For fleets: equal steps that differ only in time and tokens are taken together. The report is
   // the same.
   bool fast_forward = false;
-  Nanos virtual_time_max = seconds(30 * 86'400);  // then it ends with what it has
+  // The simulation stops there, and reports what it has.
+  Nanos virtual_time_max = seconds(30 * 86'400);
 };
 
 struct SimulationReport {
@@ -61,21 +63,21 @@ struct SimulationReport {
   SimulatedCounters device;
   weights::Residency::Counters weights;
   Bytes kv_in_bytes;            // of KV that was copied from host memory
-  Bytes kv_out_bytes;           // and to it
-  Bytes streamed_bytes;         // that passed through rings
-  Bytes link_bytes;             // weights that arrived, those, and what steps read at home
-  Bytes weights_out_bytes;      // that were copied to host memory; see copies_out
+  Bytes kv_out_bytes;           // of KV that was copied to host memory
+  Bytes streamed_bytes;         // of weights that passed through rings
+  Bytes link_bytes;             // weights that arrived, streamed_bytes, and what steps read at home
+  Bytes weights_out_bytes;      // of weights that were copied to host memory (copies_out)
   Nanos duration;               // virtual, from the first arrival to the last end
-  std::int64_t unfinished = 0;  // when virtual_time_max cut it short
+  std::int64_t unfinished = 0;  // requests that virtual_time_max cut off
 };
 
-// Models that exceed the cache, or their max_resident, are streamed. kInvalidArgument: no models,
-// memory that holds no frame, a model without groups, a profile over which no KV moves, limits out
-// of their range, …; kResourceExhausted: a model that is
-// streamed has not even memory for a ring.
+// Runs the workload. Models that exceed the cache, or their max_resident, are streamed.
+// kInvalidArgument: for example no models, memory that holds no frame, a model without groups, a
+// profile over which no KV moves, or limits out of their range; kResourceExhausted: there is not
+// even memory for the ring of a streamed model.
 Result<SimulationReport> run(const SimulationOptions& options, const Workload& workload);
 
-// As run() does, of options alone: whether a slice can be made of them.
+// Checks the options alone, with the errors of run(): whether a slice can be made of them.
 Status check_slice(const SimulationOptions& options);
 Status check_workload(const Workload& workload, std::size_t models);
 

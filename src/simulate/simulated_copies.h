@@ -2,15 +2,16 @@
 // virtual time, each direction by itself.
 //
 //   in   │ copy │ copy │ copy │         one after the other: a submission's latency + bytes ÷ rate
-//   out  │ copy │ eager copy │ copy │ …  likewise; eager ones go when no other has to
+//   out  │ copy │ eager copy │ copy │ …  the same; eager copies go when no others wait
 //
-// What one call submits one way for one purpose ends, and is told, together, as a batched
-// submission does. A copy that fails takes as long as one that succeeds, and leaves its target
-// spoilt. A submission that stalls holds the link; one that is late is given up, as the mover that
-// serves does it: told so, and no step waits for it any more; how its copies end is told later.
+// Copies of one call with the same direction and purpose end together and are reported together, as
+// those of a batched submission do. A copy that fails takes as long as one that succeeds, and
+// leaves its target spoilt. A submission that stalls holds the link. A submission that is late is
+// given up, as by the mover that serves: that is reported, no step waits for it any more, and the
+// ends of its copies are reported later.
 //
-// With a ShadowKv it moves what frames hold, and says what breaks the rules: a frame that changes
-// while it is copied out, a twin that nothing was copied to. Not thread-safe.
+// With a ShadowKv the contents of frames move, too, and broken rules are reported: a frame changes
+// while it is copied out, or a twin is read that no copy wrote. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -29,35 +30,36 @@
 namespace causeway::simulate {
 
 struct SimulatedCopiesOptions {
-  Bytes frame;                      // of one
-  double bytes_in_per_second = 0;   // of the link from host memory; > 0
-  double bytes_out_per_second = 0;  // of the link to it; > 0
+  Bytes frame;                      // of one frame
+  double bytes_in_per_second = 0;   // of the link from host memory; above 0
+  double bytes_out_per_second = 0;  // of the link to host memory; above 0
   Nanos latency = micros(10);       // of each submission
-  double error_rate = 0;            // of copies that fail
+  double error_rate = 0;            // share of copies that fail
   std::uint64_t seed = 1;
-  double stall_rate = 0;  // of submissions that begin up to stall_max later
+  double stall_rate = 0;  // share of submissions that begin up to stall_max later
   Nanos stall_max = {};
-  // What takes so much longer than four times what is under way its way is given up; zero: nothing.
+  // A submission is given up when it takes this much longer than four times the copies that are
+  // under way in its direction; zero: never.
   Nanos late_max = {};
 };
 
 class SimulatedCopies {
  public:
-  // The shadow is borrowed; null: only times are of interest.
+  // The shadow is borrowed; null: only times matter.
   SimulatedCopies(const SimulatedCopiesOptions& options, ShadowKv* shadow);
 
-  // They begin at `now` at the earliest; time has come to it (advance()).
+  // The copies begin at `now` at the earliest. advance(now) must have been called.
   void submit(std::span<const kv::KvCopy> copies, Nanos now);
-  // When the next copy that is under way ends, or is given up; nullopt: none is under way.
+  // When the next copy ends or is given up; nullopt: none is under way.
   std::optional<Nanos> next_end() const;
-  // Lets happen what happens up to then.
+  // Does everything that happens until `now`.
   void advance(Nanos now);
-  // When all copies in have ended or are given up to this one, as far as they were submitted; those
-  // of which that is so by now count as of long ago.
+  // When all submitted copies in up to `until` have ended or are given up. A time long ago if that
+  // is so already.
   Nanos ready_at(kv::CopyId until) const;
-  // Whether a copy in is under way then, as far as is known now.
+  // Whether a copy in is under way at that time, as far as is known now.
   bool copies_in_at(Nanos at) const;
-  // The ends of submissions, told once.
+  // The ends of copies since the last call.
   std::vector<kv::KvCopyEnd> take_ends();
 
   kv::KvCopyRates rates() const {
@@ -72,11 +74,11 @@ class SimulatedCopies {
  private:
   using Direction = kv::KvCopy::Direction;
   struct Submission {
-    std::vector<kv::KvCopyEnd> ends;  // so far
+    std::vector<kv::KvCopyEnd> ends;  // those of its copies that have ended
     std::size_t copies = 0;
     Nanos begins;           // when its latency has passed, if the link is free
-    Nanos ready;            // of copies in: when all have ended
-    kv::CopyId first = {};  // the lowest
+    Nanos ready;            // for copies in: when all of them have ended
+    kv::CopyId first = {};  // the lowest id
     std::vector<kv::CopyId> ids = {};
     std::optional<Nanos> late_from = {};
     bool given_up = false;
@@ -84,13 +86,13 @@ class SimulatedCopies {
   struct Copy {
     kv::KvCopy copy;
     Submission* submission = nullptr;
-    ShadowKv::Words source = {};  // as it was submitted
+    ShadowKv::Words source = {};  // the source's contents when the copy was submitted
   };
   struct Link {
     double bytes_per_second = 0;
     std::deque<Copy> urgent, eager;
     std::optional<Copy> under_way;
-    Nanos ends;  // of that, or of the last
+    Nanos ends;  // the end of under_way, or of the copy before
   };
 
   static std::size_t index_of(Direction direction) { return static_cast<std::size_t>(direction); }
@@ -101,7 +103,7 @@ class SimulatedCopies {
   void move(const Copy& ended, bool ok);
   void spoil_target(const kv::KvCopy& copy);
   Nanos takes(const Link& link) const;
-  // The next submission that will be late; nullptr: none.
+  // The submission that will be late next; nullptr: there is none.
   Submission* next_late();
   void give_up(Submission& submission);
   void blame(const std::string& what);
@@ -110,7 +112,7 @@ class SimulatedCopies {
   ShadowKv* const shadow_;
   Random random_;
   std::array<Link, 2> links_;          // by direction
-  std::list<Submission> submissions_;  // that have not ended
+  std::list<Submission> submissions_;  // those that have not ended
   std::map<TwinId, ShadowKv::Words> twins_;
   std::vector<kv::KvCopyEnd> ends_;
   std::array<Bytes, 2> moved_;

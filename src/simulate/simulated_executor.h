@@ -1,30 +1,31 @@
 // StepExecutor without a device: a step takes the time that the cost model says, in virtual time,
-// and samples tokens by hashing. Everything else (engine, scheduler, KV bookkeeping) is what
-// serves.
+// and tokens are sampled by hashing. Everything else (engine, scheduler, KV bookkeeping) is the
+// code that serves.
 //
 // The device is one stream of items, which run one after the other in the order in which they were
 // enqueued. A step of a resident model is one item, enqueued when it is submitted. A step of a
-// streamed model is an item for each of its ranges (model/step_ranges.h): one is enqueued when its
-// weights are there, and no more than two that have not ended, so that other models' steps run in
-// between.
+// streamed model is one item for each of its ranges (model/step_ranges.h). A range is enqueued when
+// its weights are there and fewer than two ranges are outstanding, so that other models' steps run
+// in between.
 //
 //   stream   │ range 0 │ range 1 │ step of A │ range 2 │ step of A │ …
 //                                   ^ enqueued while range 1 ran; range 2 when its copy had ended
 //
-// wait() never blocks: virtual time stands still while a thread waits, so that the driver moves the
+// wait() never blocks: virtual time stands still while a thread waits, so the driver moves the
 // clock to next_event() first.
 //
 // The engine's thread launches a resident step before the device can begin it (HostLaunches), and
 // does nothing else until busy_until().
 //
-// With SimulatedCopies KV rotates: a step that awaits copies in begins, alone on the stream, when
-// they have ended; the first range of a streamed one is enqueued then.
+// With SimulatedCopies KV rotates. A step that awaits copies begins, alone on the stream, when they
+// have ended; for a streamed step this holds for its first range.
 //
-// A resident step whose groups are still on their way when it begins computes each after its
-// arrival: it ends no earlier than an arrival and the computing that is left from that group on, a
-// part of the whole by bytes. What a step reads must be there, or on its way, until the step has
-// ended; of a streamed group, until the range has ended that reads it. A step of which a copy
-// failed chooses wrong tokens and leaves its places in the KV spoilt.
+// A resident step may begin while some of its groups are still on their way, and then computes each
+// group after its arrival. So it ends no earlier than each arrival plus the computing that is left
+// from that group on, a part of the whole in proportion to bytes. What a step reads must be there,
+// or on its way, until the step has ended; for a streamed group, until the range that reads it has
+// ended. A step that reads a group whose copy failed chooses wrong tokens and leaves its places in
+// the KV spoilt.
 #pragma once
 
 #include <deque>
@@ -53,16 +54,17 @@
 
 namespace causeway::simulate {
 
-// What goes wrong, by chance.
+// Faults that happen at random.
 struct Faults {
-  // Of steps that run and fail. One of a streamed model is not enqueued to its end, or runs to it.
+  // Share of steps that run and fail. A step of a streamed model is then abandoned before its end,
+  // or runs to its end and fails.
   double error_rate = 0;
-  double refuse_rate = 0;  // of steps that are not started
-  double slow_rate = 0;    // of steps that take slow_factor times as long
+  double refuse_rate = 0;  // share of steps that are not started
+  double slow_rate = 0;    // share of steps that take slow_factor times as long
   double slow_factor = 10;
-  double hang_rate = 0;  // of steps that take `hang`
+  double hang_rate = 0;  // share of steps that take `hang`
   Nanos hang = seconds(3600);
-  double copy_error_rate = 0;  // of copies of weights that fail
+  double copy_error_rate = 0;  // share of copies of weights that fail
 
   bool any() const {
     return error_rate > 0 || refuse_rate > 0 || slow_rate > 0 || hang_rate > 0 ||
@@ -72,137 +74,139 @@ struct Faults {
 
 // Where steps read a model's weights.
 enum class WeightSource : std::uint8_t {
-  kMemory,  // they are always there
-  kCache,   // where the mover brought them, in a ring or for good
+  kMemory,  // device memory; weights are always there
+  kCache,   // where the mover brought them: the cache or a ring
 };
 
 struct SimulatedExecutorOptions {
   HardwareProfile profile;
   Faults faults;
   std::uint64_t seed = 1;
-  // Keep a ShadowKv of so many frames: tokens then follow from what the frames hold. 0: they follow
-  // from request and position, which is enough where only times are of interest.
+  // Keeps a ShadowKv of so many frames, and tokens follow from the contents of frames. 0: tokens
+  // follow from request and position, which is enough when only times matter.
   std::int64_t shadow_frames = 0;
-  // Memory moves between the frames and weights, by the mover: frames are used only while they have
-  // some, and forget what they held when it is taken.
+  // The mover moves memory between frames and weights. A frame may be used only while it has
+  // memory, and loses its contents with it.
   bool frames_move = false;
   std::int64_t tokens_per_block_max = 1;
   int steps_in_flight_max = 1;
-  std::optional<SimulatedCopiesOptions> copies = {};  // of KV; nullopt: it does not rotate
-  // A resident step reads at home what has not arrived, where that is sooner (home_read.h).
+  std::optional<SimulatedCopiesOptions> copies = {};  // copies of KV; nullopt: KV does not rotate
+  // A resident step reads groups at home that have not arrived, when that is sooner (home_read.h).
   bool reads_at_home = false;
-  // That it shares with other slices, as that user; borrowed. Null: it has the profile's alone.
+  // The memory bandwidth that is shared with other slices, as user `memory_user`; borrowed. Null:
+  // the slice has all of the profile's bandwidth.
   SharedMemory* memory = nullptr;
   int memory_user = 0;
 };
 
 struct SimulatedCounters {
   std::int64_t steps = 0;
-  std::int64_t steps_ahead = 0;     // of resident models, submitted while another ran
-  std::int64_t tokens_pending = 0;  // of those, tokens that were not known yet
-  std::int64_t tokens_again = 0;    // computed though they had been: their KV was lost
-  std::int64_t faults = 0;          // steps refused or failed
+  std::int64_t steps_ahead = 0;     // resident steps that were submitted while another one ran
+  std::int64_t tokens_pending = 0;  // tokens of those steps that were not known yet
+  std::int64_t tokens_again = 0;    // tokens computed again because their KV was lost
+  std::int64_t faults = 0;          // steps that were refused or failed
   std::int64_t hangs = 0;
-  std::int64_t poisoned = 0;        // steps that read weights of which a copy failed
-  std::int64_t streamed_steps = 0;  // that have ended
-  std::int64_t between_ranges = 0;  // resident steps that ran while a streamed one was in flight
+  std::int64_t poisoned = 0;        // steps that read weights whose copy failed
+  std::int64_t streamed_steps = 0;  // streamed steps that have ended
+  std::int64_t between_ranges = 0;  // resident steps that ran while a streamed step was in flight
   std::int64_t abandoned = 0;       // streamed steps that were not enqueued to their end
   Nanos busy;
-  Nanos weights_wait;         // of that, for weights on their way
-  Bytes home_read;            // of weights that were on their way, by resident steps
-  Nanos kv_wait;              // not of it: of resident steps whose time had come, for copies of KV
-  Nanos kv_wait_longest;      // of one step
-  Nanos launch_wait_longest;  // likewise, once its time had come
-  Nanos streamed_longest;     // from its submission to its end, or to now
+  Nanos weights_wait;     // the part of `busy` that waited for weights
+  Bytes home_read;        // bytes that resident steps read at home because they had not arrived
+  Nanos kv_wait;          // time that resident steps waited for copies of KV; not part of `busy`
+  Nanos kv_wait_longest;  // the longest such wait of one step
+  Nanos launch_wait_longest;  // the longest wait of a step for its launch
+  // The longest time from a streamed step's submission to its end, or to now.
+  Nanos streamed_longest;
 };
 
 class SimulatedExecutor final : public engine::StepExecutor {
  public:
-  // Clock and mover are borrowed; without a mover no model is of WeightSource::kCache.
+  // Clock and mover are borrowed. Without a mover no model may have WeightSource::kCache.
   SimulatedExecutor(const SimulatedExecutorOptions& options, const Clock& clock,
                     SimulatedMover* mover = nullptr);
 
-  // A model of WeightSource::kCache is in the mover already, and leaves it after the executor.
+  // A model with WeightSource::kCache must be added to the mover before, and removed from it after.
   void add_model(ModelId model, ModelShape shape, WeightSource source);
-  // The same with a shape that stays where it is until the model is removed.
+  // The same with a borrowed shape, which must stay until the model is removed.
   void borrow_model(ModelId model, const ModelShape& shape, WeightSource source);
   void remove_model(ModelId model);
 
   const Capabilities& capabilities() const override { return capabilities_; }
   Status submit(request::Batch batch, weights::StepWeights weights) override;
-  // The result of a step that has ended by the clock. Never blocks.
+  // The result of a step that has ended by the clock's time. Never blocks.
   std::optional<request::StepResult> wait(Nanos timeout) override;
 
-  // Copies begin by the clock.
+  // The copies begin at the clock's time.
   void begin_copies(std::span<const kv::KvCopy> copies) override;
   std::vector<kv::KvCopyEnd> poll_copies() override;
   kv::KvCopyRates copy_rates() const override;
 
-  // When wait() or poll_copies() is to be called next: a step ends, or part of one does, or a range
-  // can be enqueued, or a copy of KV ends; nullopt: not before something else happens.
+  // When wait() or poll_copies() should be called next: at the end of a step, of a part of one, or
+  // of a copy of KV, or when a range can be enqueued. nullopt: nothing will happen by itself.
   std::optional<Nanos> next_event() const;
-  // When the device has done what it does now; nullopt: nothing, or it waits for copies of KV.
+  // When the device has done its present item; nullopt: it is idle, or waits for copies of KV.
   std::optional<Nanos> item_ends_at() const;
-  // Until then the engine's thread launches what it has submitted: it neither hears of ends nor
-  // submits more, and what it has to tell it tells then.
+  // Until then the engine's thread launches submitted steps: it neither learns of ends nor submits
+  // more steps, and reports its outputs only afterwards.
   Nanos busy_until() const { return launches_.until(); }
   const SimulatedCounters& counters() const { return counters_; }
-  // The request has all its tokens: it is not computed again.
+  // The request has all of its tokens, so none of them will be computed again.
   void forget(RequestId request) { computed_.erase(request); }
-  // Fast-forward (simulated_calm.cc). Fills `ends` with when the first step ends, and `steps`
-  // that follow it, which are as the one behind it, each of a token more for each of its sequences.
-  // Empty: that cannot be told: something may go wrong by chance, or copies are under way.
+  // Fast-forward (simulated_calm.cc). Fills `ends` with the end of the first step, and the ends of
+  // `steps` more steps after it. These are like the second step in flight, each with one more token
+  // for each of its sequences. Empty: the ends cannot be foreseen, because faults may happen at
+  // random or copies are under way.
   void repeated_ends(std::int64_t steps, std::vector<Nanos>& ends) const;
-  // As if the first so many of them had ended, at the times that it told, and were waited for, and
-  // as many had been submitted.
+  // Has the effect of these steps ending at the times that repeated_ends() gave: each was waited
+  // for, and as many new ones were submitted.
   void repeat(std::span<const Nanos> ends, Nanos next_end);
-  // The same of all steps of a request that finds nothing else and runs alone
-  // (simulated_alone.cc).
+  // The same for all steps of a request that runs alone on an idle slice (simulated_alone.cc).
   struct AloneStart {
-    Nanos at;        // its first step is submitted
-    Nanos computes;  // what the engine expects that one to take
-    // When the copies on the link end, of weights that its steps read.
+    Nanos at;        // when its first step is submitted
+    Nanos computes;  // how long the engine expects that step to take
+    // The ends of the copies on the link, all of weights that its steps read.
     std::span<const Nanos> copies;
-    // Whether the step behind it may be submitted when so many of them have been told, the last of
-    // them at `told`; it begins at `begins` at the earliest.
+    // Whether the second step may be submitted when `ended` of the copies have been reported, the
+    // last of them at `told`. The second step begins at `begins` at the earliest.
     std::function<weights::Residency::Readiness(std::int64_t ended, Nanos told, Nanos begins)>
         behind;
   };
   struct AloneSteps {
-    std::vector<Nanos> told;  // each of its tokens
+    std::vector<Nanos> told;  // when the engine learns of each token
     std::vector<Nanos> copies_told;
     Nanos start;
-    Nanos first_token;  // the engine hears of it
+    Nanos first_token;  // when the engine learns of the first token
     Nanos busy;
-    Nanos weights_wait;  // of that
-    Nanos longest;       // that the engine waits for one of the steps
+    Nanos weights_wait;  // the part of `busy` that waited for weights
+    Nanos longest;       // the longest time that the engine waits for one of the steps
     Nanos launch_wait_longest;
-    bool ahead = false;  // the second was submitted before the first had ended
+    bool ahead = false;  // the second step was submitted before the first had ended
   };
-  // False: that cannot be told.
+  // False: the steps cannot be foreseen.
   bool steps_alone(const engine::EngineCore::Alone& alone, const AloneStart& start,
                    AloneSteps& steps) const;
-  // All of them have ended. Returns the last token.
+  // Has the effect of all these steps. Returns the last token.
   TokenId run_alone(const engine::EngineCore::Alone& alone, const AloneSteps& steps);
-  // Less than any step of the model takes.
+  // A time shorter than any step of the model.
   Nanos step_least(ModelId model) const { return models_.at(model).step_least; }
-  // When the step that runs began, or when it will have been launched.
+  // When the running step began, or when it will have been launched.
   Nanos began() const { return stream_.front().waits_until.value_or(resident_.front()->began); }
-  // The same, or from when the engine waits for it.
+  // The time from which the engine waits for the running step.
   Nanos awaited_since() const {
     return stream_.front().waits_until ? resident_.front()->submitted : began();
   }
-  // It begins, if it was launched before now.
+  // Begins the running step if it was launched before now.
   void begin_launched();
-  // Whether the step that runs gives a sequence its first token, or may.
+  // Whether the running step gives, or may give, a sequence its first token.
   bool begins_answers() const;
-  // The token that it samples there.
+  // The token that the running step samples for this place of the request.
   TokenId token_at(RequestId request, std::int64_t place) const {
     return token_at(request, place, resident_.front()->model->of_vocab);
   }
 
-  // The first rule that was broken: by a batch (ShadowKv), or by what became of weights that a step
-  // reads; empty: none was.
+  // The first rule that was broken, by a batch (ShadowKv) or by the weights that a step read;
+  // empty: none was.
   const std::string& violation() const {
     return violation_.empty() && copies_ ? copies_->violation() : violation_;
   }
@@ -211,58 +215,59 @@ class SimulatedExecutor final : public engine::StepExecutor {
  private:
   struct Model {
     const ModelShape* shape = nullptr;
-    std::unique_ptr<const ModelShape> own;  // null: it is borrowed
+    std::unique_ptr<const ModelShape> own;  // null: the shape is borrowed
     WeightSource source = WeightSource::kMemory;
     Nanos step_least = {};
     Remainder of_vocab;
   };
   struct Read {
-    int group = 0;  // of the reading order
+    int group = 0;  // index in the reading order
     std::uint32_t arrival = 0;
   };
   struct StreamedRead {
-    int group = 0;  // streamed group
+    int group = 0;  // index among the streamed groups
     std::uint32_t pass = 0;
     device::Semaphore* consumed = nullptr;
     std::uint32_t consumed_value = 0;
   };
   struct Range {
     std::vector<StreamedRead> reads;
-    double part = 0;  // of what the step computes
+    double part = 0;  // the share of the step's computing
   };
   struct Step {
     request::Batch batch;
     const Model* model = nullptr;
-    // All its groups were there when it was submitted: `reads` is empty, and nothing of them had
-    // been taken away so often.
+    // All groups were there when the step was submitted: `reads` is empty, and taken_before is how
+    // often groups had been taken away from the model until then.
     bool reads_all = false;
     std::int64_t taken_before = 0;
-    std::vector<Read> reads;     // from the cache, in order
-    request::StepResult result;  // its tokens once it has begun
+    std::vector<Read> reads;     // groups read from the cache, in order
+    request::StepResult result;  // tokens are set when the step begins
     ShadowKv::Step shadow;
-    double slowed = 1;  // by chance
+    double slowed = 1;  // a factor, by the fault slow_rate
     bool hangs = false;
-    bool is_void = false;  // it read a group of which the copy failed
+    bool is_void = false;  // it read a group whose copy failed
     Nanos submitted;
-    Nanos launched;  // of a resident model
+    Nanos launched;  // for a resident model
     Nanos began;
-    // Of a streamed model.
-    std::vector<Range> ranges;  // those that are enqueued before it is abandoned, or all
-    std::size_t enqueued = 0;   // of them
-    std::size_t ended = 0;      // likewise
-    Nanos next_from;            // the next is enqueued then at the earliest
+    // For a streamed model.
+    std::vector<Range> ranges;
+    std::size_t enqueued = 0;  // how many ranges were enqueued
+    std::size_t ended = 0;     // how many ranges have ended
+    Nanos next_from;           // the earliest time to enqueue the next range
   };
   struct Ended {
     request::StepResult result;
     bool streams = false;
-    bool is_void = false;  // of the step
+    bool is_void = false;  // Step::is_void
   };
-  // Of the device: a resident step, or a range of a streamed one.
+  // An item of the device's stream: a resident step, or a range of a streamed one.
   struct StreamItem {
     Step* step = nullptr;
     std::optional<std::size_t> range;
-    std::optional<Nanos> waits_until = {};  // its time has come, but no launch, or no copy of KV
-    Nanos ends = {};                        // once it runs
+    // The item could run, but waits until then for its launch or for a copy of KV.
+    std::optional<Nanos> waits_until = {};
+    Nanos ends = {};  // set when it runs
   };
 
   static TokenId token_at(RequestId request, std::int64_t place, const Remainder& of_vocab) {
@@ -270,62 +275,66 @@ class SimulatedExecutor final : public engine::StepExecutor {
     const std::uint64_t mixed = mix64(mix64(static_cast<std::uint64_t>(request.value)) ^ position);
     return static_cast<TokenId>(of_vocab.of(mixed));
   }
-  // Notes the first thing that is wrong; empty: nothing is.
+  // Keeps the first violation; an empty text is none.
   void blame(const std::string& what);
   Status check_room(const request::Batch& batch) const;
   std::unique_ptr<Step> draw(request::Batch batch);
   void count_again(const request::Batch& batch);
   void submit_streamed(std::unique_ptr<Step> step, weights::StepWeights weights);
-  // Lets happen what happens up to now.
+  // Does everything that happens until now.
   void advance();
   void enqueue(StreamItem item, Nanos at);
   // The first item runs from `at` on, or waits for its launch and for copies of KV.
   void begin(StreamItem& item, Nanos at);
   void run(StreamItem& item, Nanos at);
-  // When the stream has its next event; nullopt: it is empty.
+  // The next event of the stream; nullopt: the stream is empty.
   std::optional<Nanos> stream_event_at() const;
-  // What the step reads of the KV, and what it chooses.
+  // Reads the step's KV and chooses its tokens.
   void begin_step(Step& step, Nanos at);
-  // The profile, beside what others read.
+  // The profile with the bandwidth that is left beside other slices.
   HardwareProfile granted() const;
-  // How long the whole step computes, by what else the device does then.
+  // How long the whole step computes, given what else the device does at that time.
   Nanos computes(const Step& step, Nanos at) const;
   void sample(Step& step);
   void end_item();
   void end_resident(Nanos at);
   void end_range(std::size_t index, Nanos at);
-  // Its result is the last that has ended.
+  // Appends the step's result to ended_.
   void end_step(Step& step, Nanos at);
-  // What a resident step chose is known to the one behind it.
+  // Tells the next resident step the tokens that this one chose.
   static void learn(Step& next, const Ended& before);
-  // From one that has ended, and of which the host has not heard.
+  // The same from a step that has ended and that the host has not learnt of yet.
   void learn_from_ended(Step& next) const;
   // When the next range may be enqueued, as far as that is known.
   std::optional<Nanos> next_range_at() const;
 
-  // simulated_reads.cc: what steps read of their model's weights. Notes what is neither there nor
-  // on its way.
+  // Defined in simulated_reads.cc: what steps read of their model's weights. set_reads() blames
+  // groups that are neither there nor on their way.
   void set_reads(Step& step, weights::StepWeights weights);
   std::vector<Read> reads_of(const request::Batch& batch, weights::StepWeights weights);
   static std::int64_t groups_read(const Step& step);
-  // Whether nothing runs, goes wrong or comes that a request that is alone does not read.
+  // Whether the device is idle, no fault can happen, and no copies are coming except those that the
+  // request reads.
   bool may_run_alone(const Model& model, const engine::EngineCore::Alone& alone, bool copies) const;
-  // When its first step ends, which begins then and takes so long once its weights are there.
+  // When the first step ends that begins at `begins` and computes for `takes` once its weights are
+  // there.
   Nanos first_end_alone(const Model& model, ModelId id, Nanos begins, Nanos takes) const;
-  // When a step of `computes` that begins `at` has read all that is on its way.
+  // When a step that begins at `at` and computes for `computes` has read all groups that are on
+  // their way.
   Nanos end_of_reads(const Step& step, Nanos at, Nanos computes);
-  // The same of one that waits for all of it.
+  // The same for a step that begins only when all of them have arrived.
   Nanos end_of_arrivals(const Step& step, Nanos at, Nanos computes) const;
-  // Whether something that the step read did not arrive. Notes what was taken away from it.
+  // Whether something that the step read did not arrive. Blames groups that were taken away from
+  // it.
   bool poisoned(const Step& step);
   std::vector<Range> ranges_of(const request::Batch& batch, weights::StepWeights weights);
   std::optional<StreamedRead> streamed_read(const request::Batch& batch, int group,
                                             const weights::WeightView& view);
-  // When all is there that the range reads; nullopt: a copy has not begun.
+  // When everything is there that the range reads; nullopt: a copy has not begun.
   std::optional<Nanos> arrival_of(const Step& step, const Range& range) const;
   bool lost(const Step& step, const StreamedRead& read) const;
   void look_for_lost();
-  // The range has read its groups: they were there, and may be overwritten now.
+  // The range has ended: checks that its groups were there, and lets copies overwrite them.
   void look_back(Step& step, const Range& range);
 
   SimulatedExecutorOptions options_;
@@ -338,13 +347,13 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::optional<SimulatedCopies> copies_;
   HostLaunches launches_;
   FrameWatch frames_;
-  // Of each request that may be computed again, tokens at the most.
+  // By request that may be computed again: the most tokens that were computed of it.
   std::unordered_map<RequestId, std::int64_t> computed_;
-  // In flight.
+  // The steps in flight.
   std::deque<std::unique_ptr<Step>> resident_;
   std::unique_ptr<Step> streamed_;
-  std::deque<StreamItem> stream_;  // the first runs
-  std::deque<Ended> ended_;        // that wait() has not returned
+  std::deque<StreamItem> stream_;  // the first item runs
+  std::deque<Ended> ended_;        // results that wait() has not returned yet
   SimulatedCounters counters_;
   std::string violation_;
 };

@@ -1,22 +1,23 @@
 // A WeightMover without a device: copies take the time that a link needs, in virtual time. The
-// Residency and the WeightCache above it are the ones that serve.
+// Residency and the WeightCache above it are the code that serves.
 //
 //   submit() ─▶ one copy after the other: latency + bytes / rate ─▶ poll(), once the clock is there
 //
-// The ends of copies of groups that a step waits for are known when they are submitted, so that a
-// simulated step can ask when its groups arrive. Groups that a step can read at home are overtaken
-// as long as their copies have not begun; those of streamed groups take turns with the others, in
-// the order of their submission. A copy that fails takes as long as one that succeeds.
+// Copies of groups that a step waits for have known ends as soon as they are submitted, so that a
+// simulated step can ask when its groups arrive. They overtake copies of groups that a step can
+// read at home, as long as those have not begun. Copies of streamed groups alternate with the
+// others, in the order of their submission. A copy that fails takes as long as one that succeeds.
 //
-// It keeps account of the memory behind models and KV frames, and of what lies in rings, and says
-// what commands break: a group copied to where no memory is, or over one that arrives, memory taken
-// from a group that arrives, more of it than there is. A copy into a ring takes what lay there when
-// it is submitted: a step that has not read it finds it gone.
+// The mover keeps account of the memory behind models and KV frames and of the contents of rings,
+// and reports commands that break a rule: a group is copied to where no memory is, or over a group
+// that is arriving; memory is taken from a group that is arriving; more memory is used than there
+// is. A copy into a ring overwrites the earlier contents when it is submitted: a step that has not
+// read them yet finds them gone.
 //
-// A step may read at home what has not arrived (home_read.h): copies beside that are later.
+// A step may read at home what has not arrived (home_read.h); copies beside such a read end later.
 //
-// With `copies_out` weights are copied to host memory before their memory is taken, at the link's
-// rate in its other direction; this mover's copies to the device begin after that.
+// With `copies_out` weights are copied to host memory before their memory gets another use, at the
+// link's rate in the other direction. The mover's copies to the device begin after that.
 #pragma once
 
 #include <cstdint>
@@ -41,42 +42,45 @@
 namespace causeway::simulate {
 
 struct SimulatedMoverOptions {
-  double bytes_per_second = 0;   // of the link; > 0
-  double granted = 0;            // what it says that the link grants; 0: what that gives
+  double bytes_per_second = 0;   // of the link; above 0
+  double granted = 0;            // what granted_rate() says; 0: the link's rate
   Nanos latency = micros(10);    // of each copy
   double error_rate = 0;         // of copies that fail
-  bool copies_out = false;       // what is dropped is copied to host memory first
-  Bytes extent = mib(32);        // as the Residency has it
-  std::int64_t extents_max = 0;  // committed at once, with those of KV frames if memory moves
-  // Where memory moves between weights and KV frames: what these have at the start, and may have.
+  bool copies_out = false;       // weights are copied to host memory before they are dropped
+  Bytes extent = mib(32);        // as in ResidencyOptions
+  // Committed at the same time, including those of KV frames if memory moves.
+  std::int64_t extents_max = 0;
+  // For memory that moves between weights and KV frames: the extents of frames at the start, and
+  // the most there may be.
   std::int64_t frames_per_extent = 1;
   std::int64_t frame_extents = 0;
   std::int64_t frame_extents_max = 0;
-  Nanos frame_latency = micros(50);  // of putting memory behind an extent of frames
-  double frame_error_rate = 0;       // of extents for which there is none
+  Nanos frame_latency = micros(50);  // to put memory behind an extent of frames
+  double frame_error_rate = 0;       // share of extents for which there is no memory
   std::uint64_t seed = 1;
 };
 
-// A link over which several movers copy: theirs go one after the other, in the order in which they
-// were submitted.
+// A link that several movers share: their copies follow each other in the order of their
+// submission.
 struct SharedLink {
-  Nanos free;                // when all that was submitted has ended
-  Nanos read_until;          // when steps have ended that read at home
-  std::deque<LinkUse> uses;  // by copies that had not ended when the last was submitted
-  Nanos free_out;            // likewise of copies to host memory
-  std::int64_t sharers = 1;  // each is granted its share of the rate
-  LinkRates rates = {};      // shares of that of the movers, over time
-  Bytes submitted = {};      // of all copies to devices so far
+  Nanos free;                // when all submitted copies will have ended
+  Nanos read_until;          // when the steps that read at home will have ended
+  std::deque<LinkUse> uses;  // by copies that had not ended at the last submission
+  Nanos free_out;            // the same for copies to host memory
+  std::int64_t sharers = 1;  // slices on the link, each of which is granted an equal share
+  LinkRates rates = {};      // over time, shares of the movers' rate
+  Bytes submitted = {};      // by all copies to devices so far
 };
 
 class SimulatedMover final : public weights::WeightMover {
  public:
-  // Clock and link are borrowed. Over a shared link nothing overtakes; null: it is the mover's own.
+  // Clock and link are borrowed. On a shared link no copy overtakes another; null: the mover has a
+  // link of its own.
   SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock,
                  SharedLink* link = nullptr);
 
   void add_model(ModelId model, const weights::CachedModel& cached);
-  // After WeightCache::remove_model().
+  // Call it after WeightCache::remove_model().
   void remove_model(ModelId model);
 
   void submit(std::span<const weights::WeightCommand> commands) override;
@@ -89,47 +93,48 @@ class SimulatedMover final : public weights::WeightMover {
     return options_.granted > 0 ? options_.granted : options_.bytes_per_second;
   }
 
-  // When the next copy ends that has not ended by the clock.
+  // The end of the next copy that has not ended by the clock's time.
   std::optional<Nanos> next_end() const;
-  // Fast-forward. When all copies on the link end, in this order.
+  // Fast-forward. The ends of all copies on the link, in this order.
   void ends_of_copies(std::vector<Nanos>& ends) const;
-  // From now on poll() tells of those that end until then, and no other.
+  // From now on poll() reports the copies that end until then, and no others.
   void hear_until(Nanos until) { heard_until_ = until; }
-  // The last copy of a group, of which nothing has been taken away since. nullopt: there is none.
+  // The last copy of a group; copy_of() gives nullopt when there is none, or part of the group has
+  // been taken away since.
   struct Copy {
     std::uint32_t arrival = 0;
-    Nanos ends;  // or ended
+    Nanos ends;  // in the past or in the future
     bool failed = false;
   };
   std::optional<Copy> copy_of(ModelId model, int group) const;
-  // Those of all its groups.
+  // The last copies of all groups of the model.
   std::span<const std::optional<Copy>> copies_of(ModelId model) const {
     return models_.at(model).copies;
   }
-  // All its groups are there, and well: none is to come, nor did a copy of one fail.
+  // Whether all groups of the model are there: no copy is under way, and none has failed.
   bool all_there(ModelId model) const {
     const Model& asked = models_.at(model);
     return asked.good == std::ssize(asked.copies) && asked.last_end <= clock_.now();
   }
-  // How often something was taken away of what had come, or was on its way.
+  // How often groups of the model were taken away that had arrived or were arriving.
   std::int64_t taken(ModelId model) const { return models_.at(model).taken; }
-  // When a group arrives that is on its way; nullopt: it is not.
+  // When a group arrives that is on its way; nullopt: it is not on its way.
   std::optional<Nanos> arrives_at(ModelId model, int group) const;
-  // The copy of a streamed group that lies in the ring, or comes there: its pass is `arrival`.
-  // nullopt: none does, or another group has been copied over it since.
+  // The copy of a streamed group that is in the ring, or is coming there; its pass is `arrival`.
+  // nullopt: there is none, or another group has been copied over it since.
   std::optional<Copy> copy_in_ring(ModelId model, int group) const;
-  // The pass for which it was last copied; 0: never.
+  // The pass for which the group was last copied; 0: it never was.
   std::uint32_t last_pass(ModelId model, int group) const;
-  // Whether a copy is under way then, as far as is known now.
+  // Whether a copy is under way at that time, as far as is known now.
   bool copies_at(Nanos at) const { return !link_.empty() && link_.back().ends > at; }
 
-  // How often memory was put behind a frame whose memory is there; nullopt: it is not.
+  // How often memory was put behind a frame; nullopt: it has no memory now.
   std::optional<std::int64_t> frame_memory(FrameId frame) const;
 
-  std::int64_t failures() const { return failures_; }       // of copies that have ended
-  Bytes streamed_bytes() const { return streamed_bytes_; }  // of those that ended well
-  Bytes bytes_out() const { return bytes_out_; }            // to host memory
-  // Of copies to the device: what is submitted arrives, fails or is under way.
+  std::int64_t failures() const { return failures_; }       // copies that have ended and failed
+  Bytes streamed_bytes() const { return streamed_bytes_; }  // of copies that succeeded
+  Bytes bytes_out() const { return bytes_out_; }            // copied to host memory
+  // Bytes of copies to the device: what was submitted has arrived, has failed or is under way.
   struct Copied {
     Bytes submitted;
     Bytes arrived;
@@ -137,7 +142,7 @@ class SimulatedMover final : public weights::WeightMover {
   };
   const Copied& copied() const { return copied_; }
   Bytes under_way() const;
-  // Extents that frames got, failed to get, and gave.
+  // Extents that KV frames got, failed to get, and gave back.
   struct FrameMoves {
     std::int64_t got = 0;
     std::int64_t failed = 0;
@@ -148,7 +153,8 @@ class SimulatedMover final : public weights::WeightMover {
   // What becomes of a step that reads at home from `at`, and would take `takes` alone; nullopt:
   // nothing may stand in the way of what is copied, as it goes through a ring.
   std::optional<HomeRead> home_read(Nanos at, Nanos takes) const;
-  // It does: copies of this mover are later; what is submitted before it ends begins behind it.
+  // Does the read: the mover's copies end later, and copies that are submitted before its end begin
+  // after it.
   void read_at_home(Nanos at, const HomeRead& read);
   // How long a copy takes.
   Nanos takes(Bytes bytes) const;
@@ -163,25 +169,25 @@ class SimulatedMover final : public weights::WeightMover {
   };
   struct Model {
     weights::CachedModel cached;
-    std::vector<std::optional<Copy>> copies;  // by group
-    std::vector<weights::ExtentRun> extents;  // of each group
+    std::vector<std::optional<Copy>> copies;  // by group: its last copy
+    std::vector<weights::ExtentRun> extents;  // by group
     std::vector<bool> committed;              // by extent
-    std::int64_t good = 0;                    // of the copies, those that have not failed
+    std::int64_t good = 0;                    // how many of `copies` have not failed
     std::int64_t taken = 0;
-    Nanos last_end;  // of the copies, the last that has ended or will
-    // Of a streamed model.
+    Nanos last_end;  // the end of the last of `copies`, in the past or in the future
+    // For a streamed model.
     std::optional<RingLayout> ring_layout;
     std::vector<Streamed> streamed;  // by streamed group
     std::unique_ptr<SimulatedSemaphore> consumed;
   };
   struct FrameExtent {
     bool committed = false;
-    Nanos there;  // from then on
+    Nanos there;  // when its memory is there
     std::int64_t commits = 0;
   };
   struct Pending {
     weights::WeightCommand command;
-    bool waits = false;  // for all that are not of its kind
+    bool waits = false;  // for a group that a step can read at home, which the others overtake
     Bytes bytes = {};    // that cross the link
     Nanos takes = {};
     Nanos ends;
@@ -199,7 +205,7 @@ class SimulatedMover final : public weights::WeightMover {
   void stream(Model& model, const weights::WeightCommand& command);
   void queue(Pending pending);
   std::optional<Copy>& place_of(const weights::WeightCommand& command);
-  // The copy on its way will have ended then.
+  // Sets the end of the copy that the command began.
   void set_end(const weights::WeightCommand& command, Nanos end);
   static void set_copy(Model& model, std::size_t group, const Copy& copy);
   static void take_copy(Model& model, std::size_t group);
@@ -212,15 +218,16 @@ class SimulatedMover final : public weights::WeightMover {
   Random random_;
   IdMap<ModelId, Model> models_;
   std::deque<Pending> link_;   // in the order of their ends
-  std::deque<Pending> rings_;  // whose memory comes, likewise
+  std::deque<Pending> rings_;  // memory for rings that is coming, in the order of their ends
   Nanos heard_until_{INT64_MAX};
   Nanos idle_since_;  // the end of the last copy that has left the link
   Nanos out_until_;   // the end of the last copy to host memory
   Nanos read_until_;  // the end of the last step that read at home
   std::vector<FrameExtent> frames_;
-  std::deque<Pending> frames_coming_;  // in the order of their ends
+  // Extents of frames that are coming, in the order of their ends.
+  std::deque<Pending> frames_coming_;
   FrameMoves frame_moves_;
-  std::int64_t committed_ = 0;  // of models
+  std::int64_t committed_ = 0;  // extents of models
   std::int64_t committed_of_frames_ = 0;
   std::int64_t failures_ = 0;
   Bytes streamed_bytes_;

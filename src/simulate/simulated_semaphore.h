@@ -1,5 +1,5 @@
-// A device::Semaphore in virtual time: a raise may lie in the future, as that of a copy does which
-// is under way. One thread.
+// A device::Semaphore in virtual time. A raise may lie in the future, for example at the end of a
+// copy that is under way. One thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class SimulatedSemaphore final : public device::Semaphore {
     settle();
     if (!device::reached(value_, value)) value_ = value;
   }
-  // It shows `value` from then on. At most one such raise is to come.
+  // The semaphore shows `value` from `at` on. At most one such raise may be outstanding.
   void raise_at(std::uint32_t value, Nanos at) {
     settle();
     coming_ = {.value = value, .at = at};
@@ -38,7 +38,7 @@ class SimulatedSemaphore final : public device::Semaphore {
     std::uint32_t value = 0;
     Nanos at;
   };
-  // What was to come, and has.
+  // Applies the outstanding raise when its time has come.
   void settle() {
     if (!coming_ || coming_->at > clock_.now()) return;
     value_ = coming_->value;

@@ -1,5 +1,5 @@
 // One slice in virtual time: the EngineCore, scheduler, KV bookkeeping and cache of weights that
-// serve, over a simulated device and link. Its driver moves the clock.
+// serve, over a simulated device and link. The driver moves the clock.
 //
 //   clock.set(min over slices of next_event(), …);
 //   slice.happen();          // what has ended by now
@@ -24,78 +24,85 @@ namespace causeway::simulate {
 
 class SimulatedSlice {
  public:
-  // What it shares with other slices; null: it has its own.
+  // What the slice shares with other slices; null: it has its own.
   struct Shared {
-    SharedLink* link = nullptr;  // at the profile's rate
+    SharedLink* link = nullptr;  // with the profile's rate
     SharedMemory* memory = nullptr;
     int memory_user = 0;
-    std::uint64_t seed = 0;  // so that not all have the same luck; 0: as the options say
+    std::uint64_t seed = 0;  // so that slices draw different faults; 0: the seed of the options
   };
-  // All are borrowed. `options` hold the profile of this slice.
+  // All arguments are borrowed. `options` hold the profile of this slice.
   SimulatedSlice(const SimulationOptions& options, const Clock& clock, const Shared& shared);
   SimulatedSlice(const SimulationOptions& options, const Clock& clock)
       : SimulatedSlice(options, clock, Shared()) {}
 
-  // One that exceeds the cache, or its max_resident, is streamed: what of it crosses the link at
-  // every step is answered. kResourceExhausted: the slice has not even memory for a ring. The shape
-  // is borrowed until the model is removed.
+  // Returns the bytes of the model that cross the link at every step: more than zero for one that
+  // exceeds the cache, or its max_resident, and is streamed. kResourceExhausted: there is not even
+  // memory for a ring. The shape is borrowed until the model is removed.
   Result<Bytes> add_model(ModelId id, const ModelShape& shape);
-  // kUnavailable: it has requests, a step in flight or weights on their way.
+  // kUnavailable: the model has requests, a step in flight or weights on their way.
   Status remove_model(ModelId id);
 
-  // nullopt: not before something is asked of it, and no sooner than its engine's thread is free.
+  // The next event, no sooner than the engine's thread is free; nullopt: nothing will happen by
+  // itself.
   std::optional<Nanos> next_event() const;
-  // Steps and copies that have ended by the clock.
+  // Takes in the steps and copies that have ended by the clock's time.
   void happen();
   void start();
-  // When what the engine has to tell is told: now, or when its thread has launched its steps.
+  // When the engine's outputs are heard: now, or when its thread has launched its steps.
   Nanos tells_at() const { return std::max(clock_.now(), executor_.busy_until()); }
 
-  // Fast-forward, where the options ask for it: looks how many of the next steps, or of the next
-  // copies of weights, need not be looked at one by one. next_event() is then the end of the first
-  // that does. After start().
+  // Fast-forward, if the options ask for it: finds how many of the next steps, or of the next
+  // copies of weights, need not be simulated one by one. next_event() is then the first event that
+  // must be. Call it after start().
   void look_ahead();
-  // Of those, what ended before now; anything else may be asked of the slice only then.
+  // The steps that were passed. catch_up() must be called before anything else is asked of the
+  // slice.
   struct Passed {
-    std::vector<RequestId> requests;  // each got a token
+    std::vector<RequestId> requests;  // each of them got a token
     std::vector<Nanos> ends;          // at each of these times
   };
   Passed catch_up();
-  // Fast-forward of a whole request that comes now (simulated_alone.cc): it finds its model there
-  // and nothing else. False: it must be submitted. Otherwise next_event() is its end.
+  // Fast-forward of a whole request that comes now (simulated_alone.cc), when its model is there
+  // and the slice is idle. False: the request must be submitted. True: next_event() is the end of
+  // the request.
   bool begin_alone(const engine::EngineCore::Alone& request);
-  // look_ahead() knows the end, too, of one that was submitted and waits for weights.
+  // A request that runs alone: one of begin_alone(), or a submitted one that waits for weights, of
+  // which look_ahead() has found the end.
   struct Alone {
     engine::EngineCore::Alone request;
     Nanos came;
     bool submitted = false;
   };
   bool runs_alone() const { return alone_.has_value(); }
-  // Something else is asked of the slice before that: the request is first to be submitted, if it
-  // was not, as of the time at which it came, and what happens meanwhile is to be looked at.
+  // Something else is asked of the slice before that request ends. The caller must then submit it
+  // as of the time at which it came, unless it was submitted, and simulate what happens meanwhile.
   Alone stop_alone() { return *std::exchange(alone_, std::nullopt); }
-  // Nothing goes wrong by chance, and no others use its link or its memory: with the fast-forward.
+  // With the fast-forward: no faults happen at random, and no other slices use the same link or
+  // memory.
   bool depends_on_itself() const { return depends_on_itself_; }
-  // The earliest time at which a request may end, unless something is asked of the slice before;
-  // its next event is at `next`. Until then nothing that it does shows anywhere else. Never sooner
-  // than `next`, and no later unless it depends on itself.
+  // The earliest time at which a request may end if nothing is asked of the slice before; its next
+  // event is at `next`. Until then the slice affects nothing else. The result is at least `next`,
+  // and equals it unless depends_on_itself().
   Nanos ends_from(Nanos next) const;
-  // The same whatever is asked of it from `now` on, of the requests that it has.
+  // The same, for the present requests, whatever is asked of the slice from `now` on.
   Nanos ends_if_asked(Nanos now) const;
-  // No step of the model, which is there, takes less. Any thread, unless models come or go.
+  // A time shorter than any step of the model, which must be there. Any thread, except while models
+  // are added or removed.
   Nanos step_least(ModelId model) const { return executor_.step_least(model); }
 
-  // The request has ended with all its tokens.
+  // The request has ended with all of its tokens.
   void forget(RequestId request) { executor_.forget(request); }
 
   engine::EngineCore& core() { return core_; }
   const engine::EngineCore& core() const { return core_; }
-  // For checkers: every invariant of engine, scheduler, KV and cache, the slow way; kCorrupt says
-  // which one is broken. And whether nothing is held, once all its models have gone.
+  // For checkers. check_integrity() recomputes every invariant of engine, scheduler, KV and cache;
+  // kCorrupt names the broken one. check_empty() checks that nothing is held after all models have
+  // left.
   Status check_integrity() const;
   Status check_empty() const;
   const SimulatedMover* mover() const { return mover_.get(); }
-  // Adds what was counted here to what is there: of weights, steps and KV.
+  // Adds the slice's counters of weights, steps and KV to the report.
   void add_to(SimulationReport& report) const;
 
  private:
@@ -104,27 +111,28 @@ class SimulatedSlice {
   Nanos alone_ends_if_asked(Nanos now) const;
   void look_ahead_at_steps();
   void look_ahead_at_copies();
-  // Steps that ended then have passed. What comes behind them ends at `next_end`.
+  // The steps that end at `ends` have passed. The next step ends at `next_end`.
   std::vector<RequestId> run_calm_steps(std::span<const Nanos> ends, Nanos next_end);
   void hear_of_step(Nanos at);
-  // How its weights lie, if not as the shape says: as one group, or some of them and a ring.
+  // How the weights lie when that is not as the shape says: as one group, or some of them and a
+  // ring.
   Result<std::optional<weights::CachedModel>> placed(const ModelShape& shape) const;
 
   const SimulationOptions& options_;
   const Clock& clock_;
   const bool depends_on_itself_;
-  // Null where the device's memory is the home of the weights.
+  // Null when the device's memory is the home of the weights.
   std::unique_ptr<SimulatedMover> mover_;
   std::unique_ptr<weights::WeightCache> cache_;
   SimulatedExecutor executor_;
   engine::EngineCore core_;
-  std::vector<Nanos> ahead_;               // when calm steps end, and the first that is not
-  bool last_ahead_ = false;                // of these, the last is the last of all
-  Nanos after_ahead_;                      // no step behind these ends sooner
-  std::vector<Nanos> copies_ahead_;        // when copies end
-  std::optional<Nanos> copies_looked_at_;  // those before need not be looked at
+  std::vector<Nanos> ahead_;  // the ends of the steps to pass, and of the first step after them
+  bool last_ahead_ = false;   // the last entry of ahead_ is the last step of all
+  Nanos after_ahead_;         // no step after those of ahead_ ends sooner
+  std::vector<Nanos> copies_ahead_;  // the ends of copies that need not be reported one by one
+  std::optional<Nanos> copies_looked_at_;  // copies that end before need not be simulated
   std::optional<Alone> alone_;
-  SimulatedExecutor::AloneSteps alone_steps_;  // of that
+  SimulatedExecutor::AloneSteps alone_steps_;  // the steps of alone_
 };
 
 }  // namespace causeway::simulate

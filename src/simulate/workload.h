@@ -1,5 +1,5 @@
-// The workload of a simulated slice: which requests come when, with how much. Generated, or from a
-// trace.
+// The workload of a simulated slice: which requests come when, and how long they and their answers
+// are. Generated, or from a trace.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Arrival {
   Tokens output{1};
   request::Slo slo;
   std::int32_t priority = 0;
-  std::vector<TokenId> prompt_ids;      // when the trace has them; otherwise made up from block_ids
-  std::vector<std::int64_t> block_ids;  // equal ids: equal pieces of 512 tokens
+  std::vector<TokenId> prompt_ids;      // when the trace has them; otherwise made from block_ids
+  std::vector<std::int64_t> block_ids;  // equal ids stand for equal pieces of 512 tokens
 };
 
 using Workload = std::vector<Arrival>;  // by time
@@ -38,29 +38,31 @@ struct PoissonOptions {
   std::uint64_t seed = 1;
 };
 
-// 1: a Poisson process; smaller: in bursts. kInvalidArgument names the range.
+// Checks a burstiness: 1 is a Poisson process, smaller values come in bursts. kInvalidArgument
+// names the range.
 Status check_burstiness(double burstiness);
 
 Workload poisson_workload(const PoissonOptions& options);
 
-// Requests of one model that come at once, all alike.
+// Requests of one model that come at the same time and are all alike.
 struct FixedRequests {
   std::int64_t count = 0;
   Tokens prompt{512};
   Tokens output{128};
 };
 
-// By model.
+// `models`: the requests of each model, by index.
 Workload fixed_workload(const std::vector<FixedRequests>& models, request::Slo slo = {});
 
 struct TraceOptions {
-  std::size_t models = 1;    // the trace's models are dealt out to these in turn
+  std::size_t models = 1;    // the trace's models are assigned to these round robin
   double speed = 1;          // > 1: arrivals come faster
   double per_second = 1;     // for traces without arrivals
-  double burstiness = 1;     // likewise
-  bool own_arrivals = true;  // false: as if it had none
-  std::int64_t requests =
-      0;                    // the trace's entries over and over; 0: each once. Needs made arrivals
+  double burstiness = 1;     // the same as in PoissonOptions, for traces without arrivals
+  bool own_arrivals = true;  // false: the trace's arrivals are ignored
+  // The trace's entries are repeated until there are so many; 0: each is used once. Needs generated
+  // arrivals.
+  std::int64_t requests = 0;
   Tokens prompt_mean{512};  // for traces without lengths: exponential
   Tokens output_mean{128};
   request::Slo slo;
@@ -71,12 +73,13 @@ struct TraceOptions {
 // keeps its own arrivals has.
 Result<Workload> trace_workload(const request::Trace& trace, const TraceOptions& options);
 
-// The tokens of an arrival's prompt; the same for the same arrival and index.
+// The tokens of an arrival's prompt; always the same for the same arrival and index.
 std::vector<TokenId> prompt_tokens(const Arrival& arrival, std::int64_t index, std::int64_t vocab);
 
-// The arrival as a request of that id, for the model of its index.
+// The arrival as a request with the id `index`, for its model.
 request::Request request_of(const Arrival& arrival, std::int64_t index, std::int64_t vocab);
-// The same with a prompt of zeros: where requests share no KV, nothing depends on its tokens.
+// The same with a prompt of zeros, for runs in which no requests share KV and nothing depends on
+// the tokens.
 request::Request blank_request_of(const Arrival& arrival, std::int64_t index);
 
 }  // namespace causeway::simulate

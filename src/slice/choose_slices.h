@@ -21,9 +21,9 @@ inline constexpr double kWeightsShare = 0.75;
 
 struct SliceDemand {
   std::string model;
-  double flops_per_token = 0;  // of a prompt
-  Bytes bytes_per_step;        // of weights that a step of one token reads
-  Nanos tpot;                  // target between tokens
+  double flops_per_token = 0;  // for each token of a prompt
+  Bytes bytes_per_step;        // of weights, in a step of one token
+  Nanos tpot;                  // the target between tokens
 };
 
 struct ChosenSlices {
@@ -31,8 +31,8 @@ struct ChosenSlices {
   std::string why;   // for the log
 };
 
-// `prompt_tokens`: of a step at most. Where the facts do not say how fast a processor is, or a half
-// of a GPU would not hold the weights of the largest model, GPUs stay whole.
+// `prompt_tokens`: the most of a step. GPUs are not divided when the speed of a processor is
+// unknown, or when half of a GPU would not hold the weights of the largest model.
 ChosenSlices choose_slices(const SliceFacts& facts, std::span<const SliceDemand> models,
                            Tokens prompt_tokens);
 

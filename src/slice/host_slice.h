@@ -19,29 +19,30 @@ namespace causeway::slice {
 struct HostSliceOptions {
   Bytes kv;                    // memory for KV frames
   Bytes kv_frame;              // of one frame
-  KvHostOptions kv_host = {};  // to which KV rotates, over links as those of weights
+  KvHostOptions kv_host = {};  // host memory to which KV rotates, over the same links as weights
   Bytes cache = {};            // for cached weights; zero: weights are read at home
-  Bytes ring = {};  // that the weights of a streamed model pass through; zero: the slice's choice
-  weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;  // of such a model
-  // Of models that are cached; baselines also want StepStart::kAllCached, which the slice sets.
+  Bytes ring = {};             // for the ring of a streamed model; zero: the slice chooses
+  // For streamed models with experts.
+  weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;
+  // For cached models; a baseline also needs StepStart::kAllCached, which the slice sets.
   Switching switching = Switching::kLayers;
-  int device = 0;                                                     // of the machine
-  int threads = 0;  // on which it computes, and no others; zero: all that there are
-  // Lets memory move between KV frames and cached weights: both are then whole extents, and
-  // frames_per_extent and kv_max are the slice's to set.
+  int device = 0;   // index in the machine
+  int threads = 0;  // the only threads on which it computes; zero: one for each CPU
+  // Lets memory move between KV frames and cached weights. Both are then whole extents, and the
+  // slice sets frames_per_extent and kv_max.
   std::optional<schedule::BorderRules> border = {};
-  weights::ResidencyOptions residency = {};  // extents and their size are the slice's to set
-  engine::EngineOptions engine = {};         // frames are the slice's to set
+  weights::ResidencyOptions residency = {};  // the slice sets the number and size of extents
+  engine::EngineOptions engine = {};         // the slice sets the frames
   LinkFront link_front = {};
   ExecutorFront executor_front = {};
 };
 
-// How every slice of the CPU keeps a model, known before one is open; as Slice::card().
+// How every slice of the CPU keeps the model, as Slice::card(), without an open slice.
 Result<model::ModelCard> host_card(model::ModelConfig config, Bytes kv_frame);
 
-// The machine (of the CPU backend) and the sink outlive the slice. kInvalidArgument: options that
-// contradict each other, or threads that are not there; kResourceExhausted: no memory or thread to
-// be had.
+// Opens a slice. The machine (of the CPU backend) and the sink must outlive it. kInvalidArgument:
+// the options contradict each other, or ask for threads that do not exist; kResourceExhausted: no
+// memory or no thread is available.
 Result<std::unique_ptr<Slice>> open_host_slice(const HostSliceOptions& options, Machine& machine,
                                                engine::OutputSink& sink);
 

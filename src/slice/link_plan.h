@@ -12,7 +12,7 @@ namespace causeway::slice {
 
 enum class LinkChoice : std::uint8_t {
   kOwn,  // the GPU's own link
-  kMap,  // those that the machine's link map says are best; without a map its own
+  kMap,  // those that the machine's link map recommends; without a map the GPU's own
   kAll,  // those of every GPU that reaches it
 };
 
@@ -21,15 +21,18 @@ struct LinksWanted {
   int gpus = 1;  // that the process sees
   LinkChoice choice = LinkChoice::kMap;
   const transfer::LinkMap* map = nullptr;              // of these GPUs; nullptr: there is none
-  std::function<bool(int source, int target)> passes;  // bytes from one GPU to another
+  // Whether bytes can go from one GPU to another.
+  std::function<bool(int source, int target)> passes;
 };
 
 struct LinkPlan {
-  std::vector<int> gpus;      // by link of the slice's engine; its own is the first
-  transfer::PathFacts facts;  // of these links: all for the slice, none for each other
-  transfer::LinkSet in;       // by GPU: those that bring bytes in, as far as can be foreseen
-  double rate_in = 0;         // of these together, by the map; 0: unknown
-  transfer::LinkSet out;      // the same of those that take bytes out
+  std::vector<int> gpus;  // by link of the slice's engine; the slice's own GPU is the first
+  // Of these links: all may carry bytes of the slice, and none those of another.
+  transfer::PathFacts facts;
+  // By GPU: the links that will bring bytes in, as far as is known in advance.
+  transfer::LinkSet in;
+  double rate_in = 0;     // of these together, by the map; 0: unknown
+  transfer::LinkSet out;  // the same for bytes that go out
   double rate_out = 0;
 };
 

@@ -36,7 +36,7 @@
 
 namespace causeway::slice {
 
-// The link map of a machine, and the PCI bus ids of its GPUs, all of them.
+// A machine's link map, and the PCI bus ids of all of its GPUs.
 struct MeasuredLinks {
   transfer::LinkMap map;
   std::vector<std::string> gpus;
@@ -44,14 +44,14 @@ struct MeasuredLinks {
 
 struct LinkOptions {
   LinkChoice choice = LinkChoice::kMap;
-  // Asked for kMap, once, where the process sees several GPUs. kNotFound: none is kept. Empty: so
-  // it is.
+  // For LinkChoice::kMap: called once, when the process sees several GPUs. kNotFound: there is no
+  // map. Empty function: as kNotFound.
   std::function<Result<MeasuredLinks>()> measured = {};
-  transfer::TransferEngineOptions engine = {};  // staging_bytes_max is that of each relay
-  // The GPU whose memory is the home of weights, over the links between GPUs; negative: it is host
-  // memory.
+  transfer::TransferEngineOptions engine = {};  // staging_bytes_max is for each relay
+  // The GPU whose memory is the home of weights, over the links between GPUs; negative: host memory
+  // is.
   int home_gpu = -1;
-  // Other processes copy over the same links, and this one leases its part of them.
+  // Other processes copy over the same links, so this process leases its share of them.
   bool leased = false;
 };
 
@@ -60,13 +60,13 @@ struct SliceLinks {
   std::unique_ptr<transfer::LinkClaim> claim;  // for cached weights
   std::unique_ptr<transfer::TransferEngine> engine;
   int links = 1;
-  bool from_peer = false;  // weights come from a PeerHome, not from host memory
+  bool from_peer = false;  // weights come from a PeerHome instead of host memory
 };
 
 // The mover of a slice's KV between its device and host memory.
 struct KvLinks {
   std::unique_ptr<transfer::LinkClaim> claim_in, claim_out;
-  std::unique_ptr<transfer::TransferEngine> own;  // null: the one that brings weights
+  std::unique_ptr<transfer::TransferEngine> own;  // null: the engine that brings weights is used
   transfer::TransferEngine* engine = nullptr;
 };
 
@@ -88,29 +88,30 @@ class Machine {
   device::CudaMachine* cuda() { return cuda_.get(); }  // nullptr on the CPU
   device::HostMachine* host() { return host_.get(); }  // nullptr on GPUs
   int gpus() const;
-  // What slices can be made of. `gpu`: the GPU that --slices means where it names none.
-  // kInvalidArgument: it is not there; kDevice.
+  // The facts from which slices can be divided. `gpu`: the GPU that --slices means when it names
+  // none. kInvalidArgument: no such GPU; kDevice.
   Result<SliceFacts> slice_facts(int gpu = 0);
   SliceBook& slices() { return slices_; }
 
-  // The other GPU's memory that weights come from; nullptr: they come from host memory.
+  // The other GPU's memory from which weights come; nullptr: they come from host memory.
   PeerHome* peer_home() { return peer_home_.get(); }
 
-  // Errors as CudaMachine::open() and HostMachine::open(). Devices go before the machine.
+  // Opens a device. Errors as CudaMachine::open() and HostMachine::open(). The device must be
+  // destroyed before the machine.
   Result<std::unique_ptr<device::Device>> open(const device::SliceSpec& slice);
-  // Connects a device of this GPU. What it returns goes before the device. A GPU that could relay
-  // but cannot be opened is left out with a warning. kInvalidArgument for the GPU that is the home
-  // of weights; kUnsupported for one that does not reach it.
+  // Connects a device of this GPU to its links. The result must be destroyed before the device. A
+  // GPU that could relay but cannot be opened is left out with a warning. kInvalidArgument for the
+  // GPU that is the home of weights; kUnsupported for a GPU that does not reach it.
   Result<SliceLinks> connect(device::Device& device, int gpu);
 
-  // Connects KV for the same device that `weights` is for. KV goes the same way as weights that
-  // come from host memory, so that priorities hold between them; else over links of its own.
-  // `weights` (it may be empty: there are none) outlives what it returns. Errors as connect().
+  // Connects KV for the device that `weights` is for. KV uses the engine of weights that come from
+  // host memory, so that priorities hold between both; otherwise links of its own. `weights`, which
+  // may be empty, must outlive the result. Errors as connect().
   Result<KvLinks> connect_kv(device::Device& device, int gpu, const SliceLinks& weights);
 
   const transfer::LinkShares& shares() const { return *shares_; }
-  // Of LinkOptions::leased: what copies that are under way could use, and how much of the links the
-  // book divides from now on. One that does not lease wants nothing, and stays as it is.
+  // For LinkOptions::leased: what the copies under way could use, and the share of the links that
+  // the book divides from now on. A machine that does not lease wants nothing, and ignores shares.
   transfer::LinkWants wanted() const;
   void lease(const transfer::LinkRates& rates);
 
@@ -124,7 +125,7 @@ class Machine {
   std::vector<std::string> ids() const;
   bool passes(int source, int target) const;
   LinkPlan plan(int gpu) const;
-  // Whose relays are open.
+  // The plan, with the relays of it opened.
   LinkPlan plan_with_relays(int gpu);
   Status open_relay(int gpu);
 
@@ -133,14 +134,15 @@ class Machine {
   const Clock& clock_;
   std::unique_ptr<device::CudaMachine> cuda_;  // this, or the next
   std::unique_ptr<device::HostMachine> host_;
-  std::optional<transfer::LinkMap> map_;  // of the GPUs that the process sees
+  std::optional<transfer::LinkMap> map_;  // for the GPUs that the process sees
   std::unique_ptr<transfer::LinkShares> shares_;
   std::optional<transfer::LeasedWays> leased_;
-  transfer::LinkRates lease_;                              // the last
+  transfer::LinkRates lease_;                              // the last share
   std::map<int, std::unique_ptr<device::Device>> relays_;  // by GPU
-  std::set<int> left_out_;                                 // could not be opened
+  std::set<int> left_out_;                                 // relays that could not be opened
   std::unique_ptr<PeerHome> peer_home_;
-  std::map<int, std::unique_ptr<transfer::LinkShares>> peer_shares_;  // by GPU: of its link to home
+  // By GPU: the shares of its link to the home.
+  std::map<int, std::unique_ptr<transfer::LinkShares>> peer_shares_;
   SliceBook slices_;
 };
 

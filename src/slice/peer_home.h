@@ -1,6 +1,6 @@
-// Another device's memory as the home of weights: what slices run lies there as well as in host
-// memory, and its groups come to a slice over the link between the two devices, which on NVLink is
-// seven times as fast as the one to the host (docs/design/peer_home.md).
+// Another device's memory as the home of weights. Attached models are stored there as well as in
+// host memory, and their groups come to a slice over the link between the two devices, which for
+// NVLink is seven times as fast as the link to the host (docs/design/peer_home.md).
 //
 //   host memory ── once, when a slice attaches the model ──▶ peer's arena ── groups ──▶ slice
 //
@@ -26,17 +26,17 @@ class PeerHome {
   PeerHome(std::unique_ptr<device::Device> device,
            std::unique_ptr<transfer::TransferEngine> engine);
 
-  // Returns the address of the model's first byte, and copies the model there unless it is there
-  // already. Each success wants one remove(). Blocks for the copies. kResourceExhausted, with the
-  // numbers: the device has no memory left for it; a device's error.
+  // Returns the address of the model's first byte, after copying the model there if necessary. Each
+  // success needs one remove(). Blocks for the copies. kResourceExhausted, with the numbers: the
+  // device has no memory left for it; or a device's error.
   Result<device::MemoryAddress> add(ModelId model, const weights::PinnedModel& home);
-  // When no copy from there is under way any more.
+  // Call it when no copy from there is under way any more.
   void remove(ModelId model);
 
-  Bytes bytes() const;  // of the models that lie there, in whole extents
+  Bytes bytes() const;  // of the stored models, in whole extents
 
-  // Bytes per second from here to `target`, by copies of their own. Blocks for some milliseconds;
-  // nothing else may copy meanwhile. Needs memory of both devices for a few extents.
+  // Measures the bytes per second from here to `target`. Blocks for some milliseconds; nothing else
+  // may copy meanwhile. Needs memory of both devices for a few extents.
   Result<double> measure_rate(device::Device& target);
 
  private:

@@ -21,19 +21,19 @@ namespace causeway::slice {
 
 class SliceBook {
  public:
-  // The entry of one slice, while it is open.
+  // The entry of one open slice.
   class Entry {
    public:
-    // Made by SliceBook::add().
+    // Called by SliceBook::add().
     Entry(SliceBook& book, int gpu, std::function<Bytes()> holds);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
 
-    // How to find out whether it serves; empty: it does not.
+    // Sets the function that tells whether the slice serves; empty: it does not serve.
     void set_serves(std::function<bool()> serves);
-    // Sets how much of the GPU's memory it may take beside what it `holds`: code, libraries,
-    // graphs.
+    // Sets how much of the GPU's memory the slice may take beyond what `holds` returns: code,
+    // libraries, graphs.
     void set_beside(Bytes beside);
 
    private:
@@ -46,18 +46,19 @@ class SliceBook {
     Bytes beside_;
   };
 
-  // A slice is open. `used`: of its GPU's memory, by all; `holds`: what of it is the slice's.
+  // Adds an open slice. `used`: the GPU's memory in use by all; `holds`: returns the slice's part
+  // of that.
   std::unique_ptr<Entry> add(int gpu, Bytes used, std::function<Bytes()> holds);
 
   // Whether any slice of the process serves requests.
   bool serving() const;
-  // How much of a GPU's memory the slices use, if all processes together use `used`.
+  // The memory of a GPU that this process's slices use, if all processes together use `used`.
   Bytes slices_use(int gpu, Bytes used) const;
 
  private:
   mutable std::mutex mutex_;  // guards what follows
   std::set<Entry*> entries_;
-  // By GPU: how much was used when its first slice was opened, less what that held.
+  // By GPU: the memory in use when its first slice was opened, less what that slice held.
   std::map<int, Bytes> before_;
 };
 

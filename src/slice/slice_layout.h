@@ -24,9 +24,9 @@ namespace causeway::slice {
 // Processors of a GPU (its SMs), or of a modelled device of the CPU backend (its threads).
 struct SliceGpu {
   int processors = 0;
-  int unit = 1;   // a part has a multiple of it
-  int units = 0;  // that parts may have together
-  // How much one processor computes and reads in a second; zero: not known.
+  int unit = 1;   // a part has a multiple of this
+  int units = 0;  // that all parts together may have
+  // The rates of one processor; zero: unknown.
   double flops_per_second_each = 0;
   double bytes_per_second_each = 0;
   Bytes memory = {};
@@ -34,8 +34,8 @@ struct SliceGpu {
 
 struct SliceFacts {
   std::vector<SliceGpu> gpus = {};  // by ordinal
-  int gpu = 0;                      // of which a text speaks that names none
-  bool threads = false;             // these are devices of the CPU backend
+  int gpu = 0;                      // the GPU that a text means when it names none
+  bool threads = false;             // the entries of `gpus` are devices of the CPU backend
 };
 
 // A slice to be opened.
@@ -43,16 +43,16 @@ struct SlicePart {
   int gpu = 0;
   int processors = 0;
   bool whole = true;  // all processors of the GPU: its primary context
-  double share = 1;   // of what the GPU's memory has for slices
+  double share = 1;   // of the GPU's memory for slices
 };
 
 struct SliceLayout {
-  std::vector<SlicePart> parts;    // of a GPU neighbours, in the text's order
-  std::vector<std::string> notes;  // what is not as it was asked for: for the log
+  std::vector<SlicePart> parts;    // parts of the same GPU follow each other, in the text's order
+  std::vector<std::string> notes;  // for the log: where the layout differs from the text
 };
 
-// kInvalidArgument: no such text, or a GPU that is not there or named twice, slices that exceed
-// their GPU or are smaller than a unit; the message says what there is.
+// kInvalidArgument: the text has another form, or names a GPU that does not exist or is named
+// twice; or slices exceed their GPU, or are smaller than a unit. The message lists what there is.
 Result<SliceLayout> parse_slices(std::string_view text, const SliceFacts& facts);
 
 }  // namespace causeway::slice

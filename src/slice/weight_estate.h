@@ -1,5 +1,5 @@
-// A slice's part of its device that caches weights: the mover, the cache that commands it, and the
-// models' places. The same for every device.
+// The part of a slice's device that caches weights: the mover, the cache that commands it, and the
+// places of the models. The same for every device.
 #pragma once
 
 #include <map>
@@ -18,24 +18,24 @@ namespace causeway::slice {
 
 class WeightEstate {
  public:
-  // Device, links and the peer home that they come from (or nullptr) outlive the estate.
-  // `options.extent` is the arena's.
+  // Device, links and the peer home from which weights come (or nullptr) must outlive the estate.
+  // `options.extent` must be the arena's.
   static Result<std::unique_ptr<WeightEstate>> create(device::Device& device,
                                                       const SliceLinks& links, PeerHome* peer,
                                                       const weights::ResidencyOptions& options);
   WeightEstate(std::unique_ptr<weights::TransferMover> mover, PeerHome* peer,
                const weights::ResidencyOptions& options);  // for create()
 
-  // What gives way is copied to `memory`, which outlives the estate, first. Before add(). Errors as
-  // WeightSleeper::open().
+  // Before weights are dropped they are copied to `memory`, which must outlive the estate. Call it
+  // before add(). Errors as WeightSleeper::open().
   Status sleep_to(device::Device& device, device::HostMemory& memory);
   Bytes slept() const { return sleeper_ ? sleeper_->copied() : Bytes(0); }
 
-  // Returns where the model will be cached. The home stays pinned until remove(). Errors as
-  // WeightCache::check_fits(), PeerHome::add() and TransferMover::add_model().
+  // Adds a model, and returns where it will be cached. Its home stays pinned until remove(). Errors
+  // as WeightCache::check_fits(), PeerHome::add() and TransferMover::add_model().
   Result<weights::PlacedWeights> add(ModelId model, weights::CachedModel cached,
                                      std::unique_ptr<weights::PinnedModel> home);
-  // Forgets the model, once the engine, and with it the cache, has forgotten it.
+  // Forgets the model; the engine, and with it the cache, must have forgotten it before.
   void remove(ModelId model);
 
   std::int64_t cached_extents() const { return mover_->committed(); }
@@ -57,7 +57,7 @@ class WeightEstate {
   weights::WeightCache cache_;
 };
 
-// Bytes that a transfer engine has moved from its devices to host memory; none: null.
+// The bytes that a transfer engine has moved from devices to host memory; 0 for null.
 Bytes bytes_out(const transfer::TransferEngine* engine);
 
 }  // namespace causeway::slice

@@ -1,6 +1,6 @@
-// The baseline of sleep and wake: weights that give way are copied to host memory before their
-// memory is another's. They are at home already, so nothing reads the copy: a piece of host memory
-// is used again and again.
+// The baseline of sleep and wake: weights are copied to host memory before their memory gets
+// another use. They are at home already, so nothing reads the copies, and the same piece of host
+// memory is used again and again.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@ namespace causeway::slice {
 
 class WeightSleeper {
  public:
-  // Both outlive it. kResourceExhausted: no host memory; a device's error.
+  // Both arguments must outlive the result. kResourceExhausted: no host memory is left; or a
+  // device's error.
   static Result<std::unique_ptr<WeightSleeper>> open(device::Device& device,
                                                      device::HostMemory& memory);
   // For open().
@@ -22,8 +23,9 @@ class WeightSleeper {
   WeightSleeper(const WeightSleeper&) = delete;
   WeightSleeper& operator=(const WeightSleeper&) = delete;
 
-  // Of the device's arena, where memory is. Blocks until it is copied, 30 s at the most: the log
-  // says what went wrong, and the weights go all the same. The mover's thread.
+  // Copies a part of the device's arena that has memory. Blocks until it is copied, for 30 s at
+  // most; a failure is logged, and the weights are dropped all the same. Called on the mover's
+  // thread.
   void copy_out(Bytes offset, Bytes bytes);
   Bytes copied() const;  // any thread
 

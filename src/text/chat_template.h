@@ -4,9 +4,9 @@
 //
 // The template language is the subset of Jinja2 that published chat templates use, set up as
 // Hugging Face transformers does: trim_blocks, lstrip_blocks, break and continue, the immutable
-// sandbox, `tojson` without HTML escapes, raise_exception, strftime_now, the generation tag.
-// docs/design/ chat_template.md says what is in it. Templates and conversations are hostile input:
-// JinjaLimits.
+// sandbox, `tojson` without HTML escapes, raise_exception, strftime_now, the generation tag. What
+// is in the subset: docs/design/chat_template.md. Templates and conversations are hostile input,
+// bounded by JinjaLimits.
 //
 // Variables that a template sees: messages, tools (none without), documents (none),
 // add_generation_prompt, bos_token and eos_token (undefined when empty), and every member of

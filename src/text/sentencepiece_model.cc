@@ -104,7 +104,9 @@ Result<SentencePieceModel::Piece> read_piece(std::string_view bytes) {
   }
   if (first_invalid_utf8(piece.content)) return corrupt("the piece is not valid UTF-8");
   if (std::isnan(piece.score)) return corrupt("the score is not a number");
-  if (piece.type == SentencePieceModel::Type::kUnused) return unsupported("an unused piece");
+  if (piece.type == SentencePieceModel::Type::kUnused) {
+    return unsupported("a piece of the type `unused` is not supported");
+  }
   if (piece.type == SentencePieceModel::Type::kByte && !byte_of_fallback(piece.content)) {
     return corrupt("the byte piece '" + piece.content + "' is not spelled <0xHH>");
   }
@@ -120,7 +122,7 @@ Status read_trainer(std::string_view bytes, SentencePieceModel& model, std::uint
     switch (field.number) {
       case 3: type = field.value; break;
       case 24:
-        if (field.value != 0) return unsupported("treat_whitespace_as_suffix");
+        if (field.value != 0) return unsupported("treat_whitespace_as_suffix is not supported");
         break;
       case 35: model.byte_fallback = field.value != 0; break;
       case 41: model.bos_id = number; break;
@@ -151,7 +153,9 @@ Status read_normalizer_spec(std::string_view bytes, SentencePieceModel& model) {
       case 3: model.add_dummy_prefix = field.value != 0; break;
       case 4: model.remove_extra_whitespaces = field.value != 0; break;
       case 5:
-        if (field.value == 0) return unsupported("normalizer_spec.escape_whitespaces off");
+        if (field.value == 0) {
+          return unsupported("normalizer_spec.escape_whitespaces = false is not supported");
+        }
         break;
       default: continue;
     }

@@ -92,10 +92,11 @@ Result<BpeOptions> read_options(Element model, const Vocabulary& vocabulary, boo
     return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7F; });
   };
   if (byte_level && !(printable(prefix) && printable(suffix))) {
-    return unsupported("model.continuing_subword_prefix or end_of_word_suffix beyond ASCII");
+    return unsupported(
+        "model.continuing_subword_prefix or end_of_word_suffix has characters beyond ASCII");
   }
   if (byte_level && options.byte_fallback && !(prefix.empty() && suffix.empty())) {
-    return unsupported("model.byte_fallback with ByteLevel and affixes");
+    return unsupported("model.byte_fallback with ByteLevel and affixes is not supported");
   }
   options.byte_level = byte_level;
   options.prefix = prefix;

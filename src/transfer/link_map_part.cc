@@ -68,13 +68,31 @@ std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
   return ranks;
 }
 
+Result<std::vector<std::size_t>> order_for_map(const std::vector<std::string>& ids,
+                                               const std::vector<std::string>& machine) {
+  const auto ranks = ranks_of(ids, machine);
+  std::vector<std::size_t> order(machine.size(), ids.size());
+  for (std::size_t i = 0; ranks && i < ids.size(); ++i) {
+    order[static_cast<std::size_t>((*ranks)[i])] = i;
+  }
+  if (std::find(order.begin(), order.end(), ids.size()) != order.end()) {
+    return invalid_argument("the links were not measured for a map: it is about all " +
+                            std::to_string(machine.size()) + " GPUs, and this process uses " +
+                            std::to_string(ids.size()));
+  }
+  return order;
+}
+
 Result<LinkMap> part_for(const LinkMap& map, const std::vector<std::string>& ids,
                          std::vector<std::string> machine) {
   const auto links = ranks_of(ids, std::move(machine));
   if (!links) return unsupported("which of the machine's GPUs these are is not known");
   const bool fits =
       std::all_of(links->begin(), links->end(), [&](int link) { return link < map.links; });
-  if (!fits) return invalid_argument("the machine has more GPUs than it is about");
+  if (!fits) {
+    return invalid_argument("it is about " + std::to_string(map.links) +
+                            " GPUs, and the machine has more");
+  }
   LinkMap part = part_of(map, *links);
   CAUSEWAY_TRY(check(part));
   return part;

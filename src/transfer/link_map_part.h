@@ -19,6 +19,12 @@ LinkMap part_of(const LinkMap& map, const std::vector<int>& links);
 std::optional<std::vector<int>> ranks_of(const std::vector<std::string>& ids,
                                          std::vector<std::string> machine);
 
+// The order in which a process measures its GPUs for a map: for each rank the index in `ids`, which
+// are those of the GPUs that the process sees. kInvalidArgument when it does not see all of
+// `machine`: a map is about all GPUs, and one of a part would replace it.
+Result<std::vector<std::size_t>> order_for_map(const std::vector<std::string>& ids,
+                                               const std::vector<std::string>& machine);
+
 // The part that concerns the GPUs with these ids, in their order; `machine` are the machine's GPUs.
 // kUnsupported when an id is not among them; kInvalidArgument when the map has fewer GPUs; kCorrupt
 // when the part makes no sense.

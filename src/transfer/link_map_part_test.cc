@@ -43,6 +43,26 @@ TEST(RanksOf, CountsAmongAllGpusOfTheMachine) {
   EXPECT_FALSE(ranks_of({"0000:1b:00.0"}, {}).has_value());
 }
 
+// A map that was measured where CUDA_VISIBLE_DEVICES hides GPUs would replace the machine's.
+TEST(OrderForMap, IsThatOfTheBusIdsOfAllGpus) {
+  const std::vector<std::string> machine = {"0000:9b:00.0", "0000:1b:00.0", "0000:5b:00.0"};
+  EXPECT_EQ(order_for_map({"0000:5b:00.0", "0000:9b:00.0", "0000:1b:00.0"}, machine).value(),
+            (std::vector<std::size_t>{2, 0, 1}));
+  EXPECT_EQ(order_for_map({}, {}).value(), std::vector<std::size_t>());
+  const std::vector<std::vector<std::string>> parts = {{},
+                                                       {"0000:1b:00.0", "0000:9b:00.0"},
+                                                       {"0000:1b:00.0", "0000:1b:00.0", ""},
+                                                       {"0000:1b:00.0", "0000:9b:00.0", "other"}};
+  for (const auto& seen : parts) {
+    const auto order = order_for_map(seen, machine);
+    ASSERT_FALSE(order.ok());
+    EXPECT_EQ(order.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(order.error().message.find("all 3 GPUs, and this process uses " +
+                                         std::to_string(seen.size())),
+              std::string::npos);
+  }
+}
+
 // The process sees the second and the fourth GPU of the machine, in the other order.
 TEST(PartFor, IsAboutTheVisibleGpus) {
   const std::vector<std::string> machine = {"0000:9b:00.0", "0000:1b:00.0", "0000:5b:00.0",

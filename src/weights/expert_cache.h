@@ -27,14 +27,16 @@ struct ExpertCacheOptions {
   std::int64_t slots = 0;
   ExpertPolicy policy = ExpertPolicy::kFrequency;
   int loads_max = 8;  // under way at once
-  // kFrequency: choices that are remembered of an expert which is chosen as often as any other.
-  // A longer memory follows a sequence with favourites of its own more slowly.
+  // For kFrequency: how many choices are remembered of an expert that is chosen as often as any
+  // other. With a longer memory the cache follows a sequence's favourites more slowly.
   double memory = 4;
-  // kFrequency: an expert takes another's slot when its remembered choices, a, exceed the other's,
-  // b, by what chance explains, `deviations` of the √(a + b) of two counts, and by `more`.
+  // For kFrequency: an expert takes another one's slot when its remembered choices a exceed the
+  // other's b by more than chance explains: by `deviations` times √(a + b), the deviation of two
+  // counts, and by `more`.
   double deviations = 1.5;
   double more = 1;
-  // Slots that may stand empty: experts give way only so far ahead of the copies that replace them.
+  // The most slots that may be empty: experts give up slots only so far ahead of the copies that
+  // fill them.
   int empty_max = 32;
 };
 
@@ -42,30 +44,31 @@ class ExpertCache {
  public:
   explicit ExpertCache(const ExpertCacheOptions& options);
 
-  // Where the step finds each expert: its slot, or -1: at home. Valid until the step has ended.
+  // A step begins. Returns where it finds each expert: the slot, or -1 for home. Valid until the
+  // step has ended.
   std::span<const std::int32_t> step_begins();
-  // The oldest step in flight. `chosen`: how many of its tokens chose each expert; empty: that is
+  // The oldest step in flight has ended. `chosen`: how many of its tokens chose each expert; empty:
   // not known.
   void step_ended(std::span<const std::uint32_t> chosen);
-  // A sequence begins, and no other runs.
+  // A sequence begins while no other one runs.
   void sequence_begins();
 
   struct Load {
-    std::int32_t expert = 0;  // its number
+    std::int32_t expert = 0;  // the expert's number
     std::int32_t slot = 0;
   };
-  // The copy that may begin now.
+  // The copy that may begin now; nullopt: none.
   std::optional<Load> next() const;
-  // next() has been handed on.
+  // The copy of next() has been begun.
   void issue();
-  // Exactly one for each.
+  // A begun copy has ended; call it once for each.
   void ended(std::int32_t slot, bool ok);
 
-  // The slots' memory was lost. No load is under way, no step in flight.
+  // The slots have lost their memory. No load is under way, and no step is in flight.
   void forget();
   bool quiet() const { return loading_ == 0; }
 
-  // Since the start, of experts chosen in a step, however many tokens chose them.
+  // Since the start. An expert counts once for each step in which any token chose it.
   struct Counters {
     std::int64_t hits = 0;
     std::int64_t misses = 0;
@@ -74,15 +77,15 @@ class ExpertCache {
   const Counters& counters() const { return counters_; }
   // Where the next step would find each expert.
   std::span<const std::int32_t> placed() const { return placed_; }
-  // What is wrong, or empty.
+  // For checkers: what is wrong; empty: nothing is.
   std::string check() const;
 
  private:
   static constexpr std::int32_t kNone = -1;
   struct Slot {
-    std::int32_t expert = kNone;  // that is there, or comes
+    std::int32_t expert = kNone;  // the expert in the slot, or on its way there
     bool loading = false;
-    std::int64_t untouched_until = 0;  // so many steps have ended
+    std::int64_t untouched_until = 0;  // the slot may be filled when so many steps have ended
   };
 
   bool free(const Slot& slot) const {
@@ -100,26 +103,27 @@ class ExpertCache {
   void score_lru(std::span<const std::uint32_t> chosen);
   void score_activation(std::span<const std::uint32_t> chosen);
   void score_map(std::span<const std::uint32_t> chosen);
-  // How much sooner than the last layer a step reads this expert, (0, 1].
+  // How early in a step the expert's layer is read, from (0, 1]; 1 for the first layer.
   double near(std::size_t expert) const;
-  // Experts give way to those that were missed.
+  // Lets experts give up slots to experts that steps missed.
   void rearrange(std::int64_t loads);
   void rank_wanted(std::size_t count);
   std::vector<std::int32_t> lowest(std::size_t count) const;
 
   const ExpertCacheOptions options_;
   std::vector<std::int32_t> placed_;  // by expert: its slot
-  std::vector<std::uint8_t> coming_;  // by expert: it is loaded
+  std::vector<std::uint8_t> coming_;  // by expert: it is being loaded
   std::vector<Slot> slots_;
   std::vector<double> scores_;       // by expert
-  std::vector<double> of_sequence_;  // kActivation: choices of the running sequence
-  ExpertMaps maps_;                  // kMap
-  std::deque<std::int32_t> wanted_;  // the next to be loaded, the best first
+  std::vector<double> of_sequence_;  // for kActivation: choices of the running sequence
+  ExpertMaps maps_;                  // for kMap
+  std::deque<std::int32_t> wanted_;  // experts to load next, the best first
   std::int64_t empty_ = 0;           // slots
   int loading_ = 0;
   std::int64_t begun_ = 0;  // steps
   std::int64_t ended_ = 0;
-  std::deque<std::vector<std::int32_t>> in_flight_;  // what those steps were told
+  // By step in flight: where it was told to find experts.
+  std::deque<std::vector<std::int32_t>> in_flight_;
   Counters counters_;
 };
 

@@ -20,23 +20,23 @@ namespace causeway::weights {
 // A layer whose experts are cached one by one.
 struct ExpertLayer {
   int group = 0;  // of the weight layout
-  // From the model's home on: the first expert's; the others follow.
+  // The first expert's offset from the model's home; the other experts follow it.
   Bytes gate_up;
   Bytes down;
 };
 
 struct ExpertPlan {
-  // The model's groups and tensors, but the experts', where they lie in the range. A group that a
-  // step gathers at home has no memory there.
+  // The model's groups and tensors without experts, at their places in the range. A group whose
+  // rows a step gathers at home has no memory there.
   WeightLayout layout;
-  std::vector<int> resident;        // its groups that stay, in reading order
-  std::vector<Bytes> home;          // beside them: where the group begins at home
+  std::vector<int> resident;        // the groups that stay, in reading order
+  std::vector<Bytes> home;          // by index of `resident`: where the group begins at home
   std::vector<ExpertLayer> layers;  // in reading order
-  int experts = 0;                  // of a layer
-  Bytes gate_up;                    // of one expert
+  int experts = 0;                  // in one layer
+  Bytes gate_up;                    // bytes of one expert
   Bytes down;
-  Bytes slots_offset;  // in the range, a whole extent
-  Bytes slot_bytes;    // from one to the next
+  Bytes slots_offset;  // in the range; the start of an extent
+  Bytes slot_bytes;    // from one slot to the next
   std::int64_t slots = 0;
 
   Bytes slots_end() const { return slots_offset + slot_bytes * slots; }
@@ -44,9 +44,9 @@ struct ExpertPlan {
   Bytes expert_bytes() const { return gate_up + down; }
 };
 
-// The experts are the last two tensors of a group whose ReadingStep has experts.
-// kInvalidArgument: no group has any; kResourceExhausted, with the numbers: the budget does not
-// hold the dense part and one slot.
+// The experts must be the last two tensors of their groups, those whose ReadingStep has experts.
+// kInvalidArgument: no group has experts; kResourceExhausted, with the numbers: the budget is too
+// small for the dense parts and one slot.
 Result<ExpertPlan> plan_experts(const WeightLayout& layout, std::span<const ReadingStep> reading,
                                 const StreamOptions& options);
 

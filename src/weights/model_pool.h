@@ -23,25 +23,25 @@ struct LoadProgress {
   Bytes total;
   Nanos elapsed;
   double bytes_per_second = 0;
-  Nanos remaining;  // estimate from the rate so far
+  Nanos remaining;  // estimated from the rate so far
 };
 
-// Called before a model's memory is released, on the caller's thread, when it is not used any more:
-// a device takes back what made it reachable.
+// Called on the caller's thread before a model's memory is released, when nothing uses it any more,
+// so that devices make it unreachable.
 using HomeLeaves = std::function<void(device::HostAddress address, Bytes bytes)>;
 
 struct LoadOptions {
   int threads = 0;  // readers; 0: two a CPU, at most 64
-  // From a reader thread, one call at a time, at most 10 a second, and once more at the end.
+  // Called on a reader thread, one call at a time, at most 10 times a second and once at the end.
   std::function<void(const LoadProgress&)> progress = {};
   std::function<bool()> cancelled = {};  // polled before each piece, by all readers at once
-  // Called once the model's memory is there, on a thread of its own while the bytes are read: a
-  // device makes it reachable. Its error fails the load.
+  // Called on a thread of its own when the model's memory is there, while the bytes are read, so
+  // that devices make it reachable. Its error fails the load.
   std::function<Status(device::HostAddress address, Bytes bytes)> home_taken = {};
-  HomeLeaves home_leaves = {};  // of a load that fails
+  HomeLeaves home_leaves = {};  // called when a load fails
 };
 
-// The files of a model and what to make of them. Borrows all of it.
+// A model's files and how to load them. Everything is borrowed.
 struct ModelFiles {
   const std::filesystem::path& directory;
   const LoadPlan& plan;
@@ -51,7 +51,7 @@ struct ModelFiles {
 // A loaded model that cannot be unloaded while this lives. Thread-safe.
 class PinnedModel {
  public:
-  class Model;  // the pool's
+  class Model;  // the pool's own
   explicit PinnedModel(Model& model);
   ~PinnedModel();
   PinnedModel(const PinnedModel&) = delete;
@@ -60,7 +60,7 @@ class PinnedModel {
   const WeightLayout& layout() const;
   PlacedWeights weights() const;  // at home
   Bytes bytes() const { return layout().bytes; }
-  // Of a place in the model.
+  // The address of an offset in the model.
   device::HostAddress address(Bytes offset = Bytes(0)) const;
 
  private:
@@ -89,14 +89,14 @@ class ModelPool {
   // loaded already; kUnavailable: being loaded. On error nothing stays behind.
   Status load(ModelId model, const ModelFiles& files, const LoadOptions& options);
 
-  // A model whose bytes `fill` writes, instead of files. Errors as load().
+  // Adds a model whose bytes `fill` writes, instead of files. Errors as load().
   Status make(ModelId model, const WeightLayout& layout,
               const std::function<Status(std::span<std::byte>)>& fill, const LoadOptions& options);
 
-  // A model whose bytes lie in a region already, that another process loaded and shares
-  // (HostMemory::adopt). Takes nothing of the budget. The region is the pool's from now on, also
-  // when this fails. kCorrupt: the layout does not fit it; kInvalidArgument, kUnavailable: as
-  // load(). `home_taken` is called, and its error fails it.
+  // Adds a model whose bytes are in a region that another process loaded and shares
+  // (HostMemory::adopt). It takes nothing of the budget. The region belongs to the pool from now
+  // on, also when this fails. kCorrupt: the layout does not fit the region; kInvalidArgument,
+  // kUnavailable: as load(). `home_taken` is called, and its error fails this call.
   Status adopt(ModelId model, const WeightLayout& layout, RegionId region,
                const LoadOptions& options);
 

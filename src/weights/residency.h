@@ -136,90 +136,95 @@ class Residency {
   // As of the last demand().
   ExtentDemand extent_demand() const;
 
-  // Models not named have no requests. Models that begin to wait in one call queue in its order. A
-  // failure (gave_up()) is forgotten where all requests are new: they have not waited for it.
+  // Sets the demand; models that are not named have no requests. Models that begin to wait in the
+  // same call queue in its order. A failure (gave_up()) is forgotten when all requests of the model
+  // are new, because they have not waited for the failed arrivals.
   void demand(std::span<const ModelDemand> demands, Nanos now);
-  // Appends commands: first decommits, then commits, then brings, so that committed extents stay
-  // within the budget after each of them.
+  // Appends commands: first decommits, then commits, then brings, so that the committed extents
+  // stay within the budget after each command.
   void decide(Nanos now, std::vector<WeightCommand>& out);
 
-  // The next step may be the model's, whether one is begun or not. Until this was told, or a step
-  // of it has begun, since it came, its quantum is not over. True: it would be over otherwise, and
-  // a model waits for room, so that decide() is to be called once more.
+  // Tells that the next step may be one of the model's, whether or not it is begun. Since the model
+  // came, its quantum cannot end before a step of it has begun or offer() has been called. True:
+  // that was all that kept the quantum from ending, and a model waits for room, so decide() must be
+  // called again.
   [[nodiscard]] bool offer(ModelId model, Nanos now);
-  // A CHECK fails unless every required group is cached or arriving, and the model is not leaving.
+  // A CHECK fails unless every required group is cached or arriving and the model is not leaving.
   void step_begins(ModelId model);
-  // Copies into the model's memory_only group begin, which count as a step in flight until
-  // step_ended(): nothing is taken from under them. A CHECK fails unless all of it is cached.
+  // Copies into the model's memory_only group begin. They count as a step in flight until
+  // step_ended(), so that their memory is not taken away. A CHECK fails unless the group is cached.
   void copies_begin(ModelId model);
-  // The oldest step in flight of the model. False: poisoned: something that it read did not arrive;
-  // its results are void. failed() of a copy must be told before the end of a step that waited for
-  // it: the mover posts the event before it raises the semaphore.
+  // The model's oldest step in flight has ended. False: a group that it read did not arrive, so its
+  // results are void. failed() must be called before step_ended() of a step that waited for that
+  // copy; the mover therefore posts the event before it raises the semaphore.
   [[nodiscard]] bool step_ended(ModelId model, Nanos now);
 
-  // Exactly one of the two for each bring.
+  // Call exactly one of the two for each bring.
   void arrived(ModelId model, int group, std::uint32_t arrival, Nanos now);
   void failed(ModelId model, int group, std::uint32_t arrival, Nanos now);
 
-  // What the links grant this cache from now on, bytes per second; 0: nothing. Predictions follow
-  // it, corrected by how arrivals compared with what was granted to them.
+  // Sets the rate that the links grant this cache from now on, in bytes per second; 0: nothing.
+  // Predictions use it, corrected by how past arrivals compared with the rates granted to them.
   void grant(double bytes_per_second, Nanos now);
 
-  // Whether a step that begins at `begins`, which is now or later, and computes for `computes` may
-  // be submitted; when not, and only time is missing, when it could begin (nullopt: ask again after
-  // an event or a decide()). Not while the copy that is under way is late by more than 50 ms and
-  // than the step computes: it may hang.
+  // Whether a step may be submitted that begins at `begins`, now or later, and computes for
+  // `computes`. When only time is missing, `at` says when it could begin (nullopt: ask again after
+  // an event or a decide()). A step is not ready while the copy under way is late by more than 50
+  // ms and by more than the step computes, because that copy may hang.
   struct Readiness {
     bool now = false;
     std::optional<Nanos> at;
   };
   Readiness readiness(ModelId model, Nanos computes, Nanos begins) const;
 
-  // Its requests are to end with an error: attempts_max arrivals failed in a row, which
-  // clear_failure() forgets; or it never fits (see fits()), which clear_failure() cannot change.
+  // Whether the model's requests must end with an error: attempts_max arrivals failed in a row,
+  // which clear_failure() forgets, or the model can never fit (fits()), which clear_failure() does
+  // not change.
   bool gave_up(ModelId model) const;
   void clear_failure(ModelId model);  // the model queues anew
-  // Nothing waits, arrives or is to go, and all that is asked for is cached: until something else
-  // is asked for, decide() changes nothing that is called before then. nullopt: something may
-  // change.
+  // Until when decide() changes nothing unless something is asked for: nothing waits, arrives or
+  // must leave, and everything that is asked for is cached. nullopt: decide() may change something.
   std::optional<Nanos> quiet_until() const;
-  // Fast-forward (docs/design/simulate.md). Of the copies that were commanded and have not ended:
-  // how many of the first may end well, each told by arrived(), without a demand() for the same, or
-  // a decide(), being of any use between them.
+  // Fast-forward (docs/design/simulate.md). How many of the copies under way are calm: if they
+  // succeed, arrived() is the only call needed for each of them, with no demand() or decide() in
+  // between.
   std::int64_t calm_arrivals() const;
-  // The copies of the calm arrivals, and the one behind them, end at `ends`. readiness() is asked
-  // at each of these times for a step of `computes` that begins then, first at `look`, and when it
-  // says. When it is to be asked first: all asked before then are told to wait. At the latest at
-  // the last of the ends.
+  // The calm copies, and the next one, end at `ends`. A caller would ask readiness() for a step of
+  // `computes` at `look`, at each of these ends, and at the times that readiness() itself gives.
+  // Returns the first of these times at which the answer may be other than to wait; the last end at
+  // the latest.
   Nanos await_arrivals(ModelId model, Nanos computes, std::optional<Nanos> look,
                        std::span<const Nanos> ends) const;
-  // The same of one step, when so many of those copies have ended, the last of them told at `told`.
+  // The readiness of such a step when `ended` of those copies have been reported, the last of them
+  // at `told`.
   Readiness readiness_behind(ModelId model, std::int64_t ended, Nanos told, Nanos computes,
                              Nanos begins) const;
-  // Nothing of it arrives, and no failure waits to be told: without requests it need not be looked
-  // at.
+  // Whether the model can be ignored while it has no requests: no group of it arrives, and no
+  // failure of it is unreported.
   bool rests(ModelId model) const;
-  // Whether its required groups fit the largest budget beside the pinned models that are there.
+  // Whether its required groups fit the largest budget beside the present pinned models.
   bool fits(ModelId model) const;
 
   GroupPlace place(ModelId model, int group) const;
-  std::uint32_t arrival(ModelId model, int group) const;  // of its last bring; 0 before the first
-  bool all_cached(ModelId model) const;  // every group, also those readable at home
+  // The number of the group's last bring; 0 before the first.
+  std::uint32_t arrival(ModelId model, int group) const;
+  bool all_cached(ModelId model) const;  // every group, including those readable at home
   bool leaving(ModelId model) const;     // as of the last decide()
   Bytes cached_bytes(ModelId model) const;
   Bytes arriving_bytes() const;  // of all groups whose copies are under way
   std::int64_t committed_extents() const;
-  // What predictions count on, bytes per second. Where nothing is granted: what the last arrivals
-  // had; before the first 0, and a step waits for its weights.
+  // The rate that predictions use, in bytes per second. When nothing is granted it is that of the
+  // last arrivals; before the first arrival it is 0, and a step waits for all of its weights.
   double link_rate() const;
-  // When the next quantum ends that a model in the queue waits for: decide() then has more to give.
+  // When the next quantum ends for which a model in the queue waits; decide() can do more then.
   std::optional<Nanos> next_quantum_end(Nanos now) const;
 
   struct Counters {
     std::int64_t arrivals = 0;   // begun
-    std::int64_t evictions = 0;  // a model lost groups to another, or to a smaller budget
-    std::int64_t failures = 0;   // arrivals in which a copy failed
-    Bytes brought;               // of groups that arrived
+    // Times that a model lost groups to another model, or to a smaller budget.
+    std::int64_t evictions = 0;
+    std::int64_t failures = 0;  // arrivals with a failed copy
+    Bytes brought;              // in groups that arrived
   };
   Counters counters() const;
   Status check_integrity() const;

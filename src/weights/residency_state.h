@@ -17,18 +17,18 @@ class Residency::State {
  public:
   static constexpr Nanos kNever = Nanos(std::numeric_limits<std::int64_t>::min());
 
-  // Of the link, for a copy or an arrival.
+  // The use of the link by a copy or an arrival.
   struct LinkUse {
     Nanos time;
-    double granted = 0;  // bytes that the grants would have moved in that time
-    bool always = true;  // something was granted all the time
+    double granted = 0;  // bytes that the granted rates would have moved in that time
+    bool always = true;  // the granted rate was never 0 in that time
   };
-  // How an arrival goes.
+  // The state of an arrival.
   struct Arrival {
     bool required_failed = false;
     bool optional_failed = false;
-    Bytes bytes;  // brought since the rate was last taken
-    LinkUse use;  // for that
+    Bytes bytes;  // brought since the rate was last measured
+    LinkUse use;  // the use of the link in that time
 
     void add(const LinkUse& copy) {
       use.time += copy.time;
@@ -41,56 +41,56 @@ class Residency::State {
     ResidentGroups groups;
 
     std::int64_t requests = 0;
-    std::uint64_t demand_call = 0;  // the last that named it
-    std::uint64_t ticket = 0;       // its place in the queue: lower comes first
-    double heat = 0;                // decayed number of requests, as of heat_at
+    std::uint64_t demand_call = 0;  // the last call of demand() that named the model
+    std::uint64_t ticket = 0;       // its place in the queue; the lowest is first
+    double heat = 0;                // decayed number of requests, at heat_at
     Nanos heat_at{};
     Nanos last_used{};
 
     bool pinned = false;
     bool leaving = false;
-    bool gave_room = false;  // to another, in this decide()
-    bool active = false;     // as State::active has it
-    bool offered = false;    // since its last arrival a step of it has begun, or could have
+    bool gave_room = false;  // it gave up room for another model in this decide()
+    bool active = false;     // it is listed in State::active
+    bool offered = false;    // since its last arrival a step has begun, or could have
     Nanos served_since{};
-    Nanos brought_at{};      // when the last of its required groups came
-    Nanos left_at = kNever;  // when its quantum was ended for another, if it waits since
+    Nanos brought_at{};      // when the last of its required groups arrived
+    Nanos left_at = kNever;  // when its quantum was ended for another model, if it has waited since
 
     int steps = 0;     // in flight
-    int poisoned = 0;  // the oldest of them
+    int poisoned = 0;  // how many of these, the oldest, are poisoned
 
     std::uint32_t arrivals = 0;
     Arrival under_way{};
-    int attempts = 0;           // arrivals in a row in which a required group failed
-    int optional_attempts = 0;  // in which another did
+    int attempts = 0;           // arrivals in a row with a failed required group
+    int optional_attempts = 0;  // arrivals in a row with another failed group
     bool gave_up = false;
 
-    // As plan_room() found it.
-    bool idle = false;         // has no requests that could be served
-    std::int64_t planned = 0;  // extents that plan_room() would take
-    bool plan_leaves = false;  // more than what its steps can do without
+    // Set by plan_room().
+    bool idle = false;         // it has no requests that could be served
+    std::int64_t planned = 0;  // extents that plan_room() would take from it
+    bool plan_leaves = false;  // these include extents that its steps need
   };
-  // A copy that was issued and has neither arrived nor failed.
+  // A copy that was begun and has neither arrived nor failed.
   struct Copy {
     Model* model = nullptr;
     int group = 0;
     Bytes bytes;
   };
 
-  // Of the link, at its last event, for a model that comes over it.
+  // The state of the link after its last event, for a model that comes over it.
   struct LinkAhead {
     Nanos event;
-    Bytes needed;  // that cross until all is there that a step needs of it
-    Bytes first;   // of the copy that is under way
+    Bytes needed;  // bytes that cross before everything is there that a step of the model needs
+    Bytes first;   // bytes of the copy that is under way
   };
 
-  // Whose room may be taken, in this order.
+  // Which models give up room, in this order.
   enum class Victims : std::uint8_t { kOptional, kIdle, kQuantumOver, kQueued, kInQuantum };
   struct RoomWanted {
     std::int64_t extents = 0;
-    const Model* taker = nullptr;  // null: the budget
+    const Model* taker = nullptr;  // null: the budget has shrunk
     Victims last = Victims::kQueued;
-    bool optional = false;  // for a group that a step can do without
+    bool optional = false;  // the room is for a group that a step does not need
   };
 
   explicit State(const ResidencyOptions& chosen) : options(chosen), budget(chosen.extents) {}
@@ -100,57 +100,59 @@ class Residency::State {
   std::int64_t used() const;
   std::int64_t committed() const;
   int arrivals_under_way() const;
-  std::int64_t pinned_extents() const;  // of pinned models that are there or arrive
+  std::int64_t pinned_extents() const;  // of pinned models that are there or arriving
   std::int64_t budget_max() const { return std::max(budget, options.extents_max); }
-  std::int64_t extents_of_pinned() const;  // whether they are there or not
-  // Beside `pinned` extents of such models, a budget of so many.
+  std::int64_t extents_of_pinned() const;  // of all pinned models
+  // Whether the model fits a budget of `extents` beside pinned models that take `pinned`.
   bool fits(const Model& model, std::int64_t pinned, std::int64_t extents) const;
   Model* first_waiting() const;
   double heat(const Model& model, Nanos now) const;
   void grant(double bytes_per_second, Nanos now);
   double link_rate() const;
   std::optional<Nanos> copy_time(Bytes bytes) const;  // nullopt: nothing is known of the link
-  Bytes needed(const Model& model) const;             // LinkAhead::needed, now
+  Bytes needed(const Model& model) const;             // LinkAhead::needed at this moment
   Readiness readiness(const LinkAhead& ahead, Nanos computes, Nanos begins) const;
-  // Against one that waits. The quantum of a model counts anew against one that left before it.
+  // When the model's quantum ends against a waiting model. It counts anew against a model that left
+  // before it.
   Nanos quantum_end(const Model& model, const Model& waiting) const;
 
-  // The copy's end is taken off the link, and its use since its last event is returned.
+  // Takes an ended copy off the link, and returns the link's use since its last event.
   LinkUse end_copy(const Model& model, int group, std::uint32_t arrival, Nanos now);
-  void use_link(Nanos now);  // up to now, as it is granted
-  // All of the model's copies of required groups have ended, or all others.
+  void use_link(Nanos now);  // counts the use of the link up to now, at the granted rate
+  // All of the model's copies of required groups, or all of its other copies, have ended.
   void end_arrival(Model& model, bool required);
 
-  // residency_decide.cc.
+  // Defined in residency_decide.cc.
   void decide(Nanos now, std::vector<WeightCommand>& out);
   bool is_quiet(Nanos now);
-  bool all_rest() const;  // none waits, and none has more or less than it is to have
+  bool all_rest() const;  // none waits, and none has more or less than it should have
   void unsettle() { quiet = settled = false; }
   void activate(Model& model);
   void deactivate();
 
   ResidencyOptions options;
   std::int64_t budget;
-  std::int64_t committed_max = 0;  // budget, or what was committed when it shrank
+  std::int64_t committed_max = 0;  // the budget or, if more, what was committed when it shrank
   IdMap<ModelId, Model> models;
-  std::vector<Model*> asked;      // those with requests, as of the last demand()
-  std::vector<Model*> active;     // by id: those, and all that have extents. Others need no look
-  std::int64_t pinned_count = 0;  // of models that are pinned
-  // As decide() left it: nothing waits, arrives or is in excess, and all that is asked for is
-  // cached, so that another decide() changes nothing until then (when a group comes that steps can
-  // do without). What changes that says so: a demand for what was not asked for, a pin, a
-  // budget, a model that comes or goes.
+  std::vector<Model*> asked;  // models with requests, as of the last demand()
+  // Models with requests or extents, by id; the others need no attention.
+  std::vector<Model*> active;
+  std::int64_t pinned_count = 0;  // the number of pinned models
+  // Set by decide() when nothing waits, arrives or is in excess and everything asked for is cached,
+  // so that another decide() would change nothing until a group is due that steps do not need.
+  // Cleared by what can change that: a demand for something new, a pin, a budget, a model added or
+  // removed.
   bool quiet = false;
   Nanos quiet_until;
-  // The same while copies are under way, whatever the time.
+  // The same while copies are under way, at any time.
   bool settled = false;
   std::uint64_t tickets = 0;
   std::uint64_t demand_calls = 0;
-  std::vector<Copy> link;  // as issued
-  Nanos link_event;        // its last, or when it was last given work while idle
-  double granted = 0;      // bytes per second, now
+  std::vector<Copy> link;  // in the order in which they were begun
+  Nanos link_event;        // its last event, or when it last got work while idle
+  double granted = 0;      // bytes per second, at present
   LinkUse use;             // since the last event
-  // Sums over arrivals, decaying: what they had, and how that compares with what was granted.
+  // Decaying sums over arrivals: what they achieved, and what had been granted to them.
   double rate_bytes = 0;
   double rate_seconds = 0;
   double share_bytes = 0;
@@ -161,7 +163,7 @@ class Residency::State {
   struct Candidate {
     Model* model = nullptr;
     std::int64_t extents = 0;
-    double rank = 0;  // lowest first
+    double rank = 0;  // the lowest goes first
   };
 
   void shrink(Nanos now);

@@ -19,13 +19,13 @@ class ResidentGroups {
  public:
   struct Group {
     Bytes bytes;
-    Bytes copied;  // when it is brought: its bytes, or nothing
+    Bytes copied;  // bytes to copy when it is brought; 0 for memory_only
     bool required = true;
     std::int64_t first = 0;  // extents [first, end)
     std::int64_t end = 0;
     GroupPlace place = GroupPlace::kHome;
     bool held = false;
-    std::uint32_t arrival = 0;  // its last
+    std::uint32_t arrival = 0;  // the number of its last bring
 
     bool needs_extents() const { return place != GroupPlace::kHome || held; }
   };
@@ -35,13 +35,13 @@ class ResidentGroups {
   int size() const { return static_cast<int>(groups_.size()); }
   const Group& at(int group) const { return groups_[static_cast<std::size_t>(group)]; }
 
-  // Home, not held → arriving.
+  // From home and not held to arriving.
   void bring(int group, std::uint32_t arrival);
   void arrived(int group);
-  // Arriving or cached → home, its extents kept when `hold`.
+  // From arriving or cached to home; keeps its extents when `hold`.
   void lose(int group, bool hold);
   void release_held();
-  // Drops cached groups from the end of the order until so many extents are unused.
+  // Drops cached groups from the end of the reading order until so many extents are unused.
   void drop_from_end(std::int64_t extents);
 
   bool serves() const { return required_cached_ == required_; }  // every required group is cached
@@ -58,20 +58,20 @@ class ResidentGroups {
 
   std::int64_t used() const { return used_; }
   std::int64_t committed() const { return committed_count_; }
-  std::int64_t extents() const { return extents_; }  // of all groups
+  std::int64_t extents() const { return extents_; }  // extents of all groups together
   std::int64_t required_extents() const { return required_extents_; }
-  // That all required groups at home would take into use; that one group would.
+  // Extents that would come into use: for all required groups at home; for one group.
   std::int64_t lacks_required() const;
   std::int64_t lacks(int group) const;
-  // That dropping all cached groups would make unused.
+  // Extents that would become unused if all cached groups were dropped.
   std::int64_t cached_used() const;
-  // That dropping the cached groups that are not required would make unused.
+  // Extents that would become unused if the cached groups that are not required were dropped.
   std::int64_t optional_used() const;
 
   void append_decommits(ModelId model, std::vector<WeightCommand>& out);
   void append_commits(ModelId model, std::vector<WeightCommand>& out);
 
-  // Between calls of decide(). What is wrong, or empty.
+  // For checkers, between calls of decide(): what is wrong; empty: nothing is.
   std::string check() const;
 
  private:
@@ -85,7 +85,7 @@ class ResidentGroups {
                    std::vector<WeightCommand>& out);
 
   std::vector<Group> groups_;
-  std::vector<std::int32_t> users_;      // by extent: groups that need it
+  std::vector<std::int32_t> users_;      // by extent: the number of groups that need it
   std::vector<std::uint8_t> committed_;  // by extent
   std::int64_t used_ = 0;
   std::int64_t committed_count_ = 0;
@@ -98,7 +98,7 @@ class ResidentGroups {
   int arriving_ = 0;
   int required_arriving_ = 0;
   int held_ = 0;
-  bool changed_ = false;  // used and committed may differ
+  bool changed_ = false;  // used and committed extents may differ
 };
 
 }  // namespace causeway::weights

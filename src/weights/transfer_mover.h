@@ -30,13 +30,13 @@ namespace causeway::weights {
 
 class TransferMover final : public WeightMover {
  public:
-  // Where a model lies: what one range of the arena holds, and its home.
+  // Where a model lies: its range of the arena, and its home.
   struct Place {
     CachedModel model;
-    device::MemoryAddress home;  // of the layout's first byte: in host memory, or at a peer
+    device::MemoryAddress home;  // the first byte of the layout, in host memory or at a peer
   };
 
-  // All outlive the mover. kResourceExhausted: no thread to be had.
+  // The arguments must outlive the mover. kResourceExhausted: no thread is available.
   static Result<std::unique_ptr<TransferMover>> start(device::Device& device,
                                                       transfer::TransferEngine& engine,
                                                       transfer::LinkClaim& claim);
@@ -45,23 +45,24 @@ class TransferMover final : public WeightMover {
   // Waits for the copies that are under way. No step may still wait for a group.
   ~TransferMover() override;
 
-  // Called on some thread whenever poll() has something new. When this returns, what was set before
-  // is not called any more.
+  // `notify` is called on some thread whenever poll() has something new. When this returns, the
+  // function that was set before is not called any more.
   void set_notify(std::function<void()> notify);
 
-  // Where KV frames lie, if memory is to go to and from them. Before the first command; the range
-  // outlives the mover, and only the mover commits and decommits its extents from now on.
+  // Sets the range of KV frames, for memory that moves between frames and weights. Call it before
+  // the first command. The range must outlive the mover, and from now on only the mover commits and
+  // decommits its extents.
   void set_frames(device::AddressRange& frames) { frames_ = &frames; }
 
-  // Called on the mover's thread before memory is taken from a model that is not streamed: which
-  // part of the arena, all of it with memory. Before the first command.
+  // Called on the mover's thread before memory is taken from a model that is not streamed, with the
+  // part of the arena, all of which has memory. Set it before the first command.
   using BeforeDrop = std::function<void(Bytes offset, Bytes bytes)>;
   void set_before_drop(BeforeDrop before_drop) { before_drop_ = std::move(before_drop); }
 
-  // Reserves the model's addresses, which stay until remove_model(): where its first byte will be.
-  // Any thread. kResourceExhausted: no addresses are left; a device's error.
+  // Reserves the model's addresses until remove_model(), and returns where its first byte will be.
+  // Any thread. kResourceExhausted: no addresses are left; or a device's error.
   Result<std::byte*> add_model(ModelId model, Place place);
-  // After WeightCache::remove_model(): waits until what that commanded has been executed.
+  // Call it after WeightCache::remove_model(); waits until the commands of that have been executed.
   void remove_model(ModelId model);
 
   void submit(std::span<const WeightCommand> commands) override;
@@ -72,9 +73,9 @@ class TransferMover final : public WeightMover {
   device::Semaphore* consumed(ModelId model) const override;
   double granted_rate() const override { return claim_.rate(); }
 
-  // Extents of models that have memory. Any thread.
+  // The number of models' extents that have memory. Any thread.
   std::int64_t committed() const { return committed_.load(); }
-  // Bytes of groups that have arrived since the start. Any thread.
+  // The bytes of groups that have arrived since the start. Any thread.
   Bytes moved() const;
 
  private:
@@ -83,8 +84,8 @@ class TransferMover final : public WeightMover {
     device::AddressRange range;
     std::vector<std::unique_ptr<device::Semaphore>> semaphores;  // by group
     std::vector<std::unique_ptr<device::Semaphore>> streamed;    // by streamed group
-    std::unique_ptr<device::Semaphore> consumed;                 // null: nothing is streamed
-    bool aliased = false;                                        // the ring shows; mover's thread
+    std::unique_ptr<device::Semaphore> consumed;                 // null: the model is not streamed
+    bool aliased = false;  // the ring's aliases are in place; used by the mover's thread
   };
   class Copy;
 
@@ -98,10 +99,10 @@ class TransferMover final : public WeightMover {
   void load_expert(Model& model, const WeightCommand& command);
   Status show_ring(Model& model);
   void hide_ring(Model& model);
-  // What a kBring, kStream or kExpert copies, and how.
+  // What a kBring, kStream or kExpert copies, and where.
   struct Part {
-    Bytes home;    // from the model's home on
-    Bytes offset;  // in its range
+    Bytes home;    // offset from the model's home
+    Bytes offset;  // offset in the model's range
     Bytes bytes;
   };
   struct Load {
@@ -122,16 +123,16 @@ class TransferMover final : public WeightMover {
   device::AddressRange* frames_ = nullptr;
   BeforeDrop before_drop_;
   std::function<void()> notify_;
-  std::atomic<std::int64_t> committed_{0};  // written by the mover's thread
+  std::atomic<std::int64_t> committed_{0};  // changed by the mover's thread
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::map<ModelId, std::unique_ptr<Model>> models_;
   std::deque<WeightCommand> queue_;
-  std::map<ModelId, std::int64_t> to_issue_;  // kBrings that have not been handed on
+  std::map<ModelId, std::int64_t> to_issue_;  // by model: kBrings whose copies have not been begun
   std::int64_t bringing_ = 0;                 // copies that have not ended
   bool executing_ = false;
-  int notifying_ = 0;  // threads
+  int notifying_ = 0;  // threads in the notify function
   bool stopping_ = false;
   std::map<const Copy*, std::unique_ptr<Copy>> copies_;  // under way
   std::vector<WeightEvent> outbox_;

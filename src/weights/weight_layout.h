@@ -27,7 +27,7 @@ struct PlacedTensor {
   Bytes offset;  // from the model's base
 };
 
-// What one copy over the link moves.
+// A group of tensors, which one copy over the link moves.
 struct PlacedGroup {
   std::string name;
   Bytes offset;  // from the model's base
@@ -38,7 +38,7 @@ struct PlacedGroup {
 struct WeightLayout {
   DType dtype = DType::kBF16;
   Bytes bytes;
-  std::vector<PlacedGroup> groups;  // as the plan has them
+  std::vector<PlacedGroup> groups;  // in the plan's order
 };
 
 // kResourceExhausted for a model beyond 2^50 bytes.
@@ -57,7 +57,7 @@ struct PlacedWeights {
   const WeightLayout* layout = nullptr;
   const std::byte* base = nullptr;
 
-  // A CHECK fails for a name that the plan did not have.
+  // The tensor of this name; a CHECK fails for a name that the plan did not have.
   TensorView tensor(std::string_view group, std::string_view tensor) const;
   bool has(std::string_view group, std::string_view tensor) const;
 };
@@ -71,28 +71,29 @@ enum class WeightPlace : std::uint8_t {
 
 struct WeightView {
   WeightPlace place = WeightPlace::kCached;
-  const device::Semaphore* ready = nullptr;  // kStaged: raised to `value` when the group is there
+  // For kStaged: raised to `value` when the group is there.
+  const device::Semaphore* ready = nullptr;
   std::uint32_t value = 0;
-  // kStaged only: the group passes through a ring; the executor raises `consumed` to this
-  // value behind its last read of the group.
+  // For kStaged, when the group passes through a ring: the executor raises `consumed` to this value
+  // after its last read of the group.
   device::Semaphore* consumed = nullptr;
   std::uint32_t consumed_value = 0;
-  // Of a layer whose experts are cached one by one, by expert: in which slot it is, -1: at home.
-  // Else empty.
+  // For a layer whose experts are cached one by one, by expert: its slot; -1: at home. Otherwise
+  // empty.
   std::span<const std::int32_t> slots = {};
 };
 
-// Where the slots of cached experts are: gate, up and down of one expert, one after the other
-// (weights/expert_plan.h). No base: a step reads all experts with their layers.
+// Where the slots of cached experts are; each has gate, up and down of one expert
+// (weights/expert_plan.h). No base: experts are read with their layers.
 struct ExpertSlots {
   const std::byte* base = nullptr;
   Bytes bytes;    // from one slot to the next
-  Bytes gate_up;  // of an expert; down lies behind it
+  Bytes gate_up;  // bytes of an expert's gate and up, which its down follows
 
   const std::byte* slot(std::int32_t index) const { return base + (bytes * index).count; }
 };
 
-// Of one step, by group of the layout; empty: every group is cached. Valid until the step has
+// By group of the layout, for one step; empty: every group is cached. Valid until the step has
 // ended.
 using StepWeights = std::span<const WeightView>;
 

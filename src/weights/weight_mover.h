@@ -12,15 +12,15 @@
 
 namespace causeway::weights {
 
-// The end of a kBring; or, without a model, of the commit of an extent of KV frames: on an error it
-// has no memory.
+// The end of a kBring or, without a model, of the commit of an extent of KV frames, which has no
+// memory after an error.
 struct WeightEvent {
   ModelId model;
-  int group = 0;  // of the reading order, as in the command
+  int group = 0;  // index in the reading order, as in the command
   std::uint32_t arrival = 0;
   Status outcome;
-  std::int64_t extent = 0;  // of the frames' range
-  bool streamed = false;    // the end of a kStream: `arrival` is the pass
+  std::int64_t extent = 0;  // index in the frames' range
+  bool streamed = false;    // the end of a kStream; `arrival` is its pass
   std::int32_t slot = -1;   // the end of a kExpert: its slot
 };
 
@@ -31,22 +31,24 @@ class WeightMover {
   // begin. Every kBring, kStream and kExpert ends in one event, and so does every extent of KV
   // frames that is committed. One thread at a time; does not block.
   virtual void submit(std::span<const WeightCommand> commands) = 0;
-  // What has ended since the last call, in the order of its ends. The same thread.
+  // The events since the last call, in the order in which they happened. Same thread as submit().
   virtual std::vector<WeightEvent> poll() = 0;
-  // Whether the copy of every kBring of the model has been handed on: a step that waits for one
-  // that has not could hold up what is still to be done for it. Any thread.
+  // Whether every copy of a kBring of the model has been begun. A step must not wait on the device
+  // for a copy that has not, because that could delay the copy itself. Any thread.
   virtual bool issued(ModelId model) const = 0;
-  // Raised to the arrival's number when a group is there, or when its copy has failed: then what a
-  // step has read of it is void. Any thread; nullptr where steps do not wait on a device.
+  // The group's semaphore, raised to the arrival's number when the group is there or its copy has
+  // failed; after a failure the results of steps that read it are void. nullptr when steps do not
+  // wait on a device. Any thread.
   virtual const device::Semaphore* semaphore(ModelId model, int group) const = 0;
-  // The same of a streamed group, raised to the pass; and the counter that steps raise when they
-  // have consumed such a group. Any thread; nullptr where no model is streamed.
+  // streamed(): the same for a streamed group, raised to the pass. consumed(): the counter that
+  // steps raise after their last read of a streamed group. nullptr when no model is streamed. Any
+  // thread.
   virtual const device::Semaphore* streamed(ModelId /*model*/, int /*group*/) const {
     return nullptr;
   }
   virtual device::Semaphore* consumed(ModelId /*model*/) const { return nullptr; }
-  // Bytes per second that the links grant these copies now, or would if there were any; 0: nothing
-  // is left of them, and copies go all the same. Any thread.
+  // The rate that the links grant to these copies, or would grant if there were any, in bytes per
+  // second; 0: nothing is left, but copies proceed all the same. Any thread.
   virtual double granted_rate() const = 0;
 };
 

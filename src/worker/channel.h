@@ -22,7 +22,8 @@ namespace causeway::worker {
 
 struct ChannelLimits {
   Bytes message_max = mib(64);
-  Bytes queued_max = mib(64);  // that the other side has not taken, beside what the socket holds
+  // Bytes that the other side has not read, beyond what the socket holds.
+  Bytes queued_max = mib(64);
 };
 
 struct Received {
@@ -40,18 +41,18 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Messages arrive in the order of calls. `descriptor`: goes along, and stays the caller's.
-  // kResourceExhausted: the message is too long, or too much is queued: nothing of it is sent;
-  // kUnavailable: the other side has gone.
+  // Sends a message; messages arrive in the order of the calls. `descriptor` is sent along, and
+  // remains the caller's. kResourceExhausted: the message is too long, or too much is queued, and
+  // nothing of it is sent; kUnavailable: the other side has gone.
   Status send(std::span<const std::byte> message, int descriptor = -1);
 
-  // The next message, or none: after `timeout`, after wake(), or when only a part has come. Sends
-  // what is queued meanwhile. kUnavailable: the other side has gone; kCorrupt: what comes are no
-  // frames, or descriptors come without one.
+  // The next message; none after `timeout`, after wake(), or when only a part of it has come. Sends
+  // queued messages meanwhile. kUnavailable: the other side has gone; kCorrupt: the bytes are no
+  // frames, or a descriptor is missing or unexpected.
   Result<std::optional<Received>> receive(Nanos timeout);
-  // Whether the last receive() found nothing to read. The receiving thread.
+  // Whether the last receive() found nothing to read. For the receiving thread.
   bool quiet() const { return quiet_; }
-  // Ends a receive() that waits, or the next one. Any thread.
+  // Ends the present receive(), or the next one. Any thread.
   void wake();
 
  private:
@@ -61,7 +62,8 @@ class Channel {
     weights::FileDescriptor descriptor;
   };
 
-  // Writes the frame's first bytes, as many as the socket takes now. With the mutex.
+  // Writes the first bytes of a frame, as many as the socket takes now, and returns their number.
+  // With mutex_ held.
   Result<std::size_t> put(std::span<const std::byte> bytes, int descriptor);
   Status flush();
   Status read();
@@ -75,9 +77,9 @@ class Channel {
   std::deque<Queued> queue_;
   Bytes queued_;
 
-  // The receiving thread's.
-  std::vector<std::byte> buffer_;  // what has come
-  std::size_t begin_ = 0;          // of what is not yet taken
+  // Used by the receiving thread.
+  std::vector<std::byte> buffer_;  // bytes that have come
+  std::size_t begin_ = 0;          // of the bytes that have not been taken
   std::deque<weights::FileDescriptor> descriptors_;
   bool quiet_ = true;
 };

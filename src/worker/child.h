@@ -1,4 +1,4 @@
-// A process that this one has started, kills and waits for.
+// A process that this one has started, and that it kills and waits for.
 #pragma once
 
 #include <sys/types.h>
@@ -17,23 +17,23 @@ inline constexpr int kChildSocket = 3;
 
 class Child {
  public:
-  // Starts a program, by its path, with its arguments. It has `socket` as kChildSocket, nothing on
-  // its standard input, the standard output and error of this process, and no other descriptor; it
-  // starts with SIGINT and SIGTERM blocked, which a terminal or a service manager sends to it as to
-  // this process, whose to end it is. `environment`, "NAME=value" each, goes over that of this
-  // process. kIo: the system cannot start it.
+  // Starts a program, given by its path, with arguments. Its standard input is empty; it has the
+  // standard output and error of this process, `socket` as kChildSocket and no other descriptor.
+  // SIGINT and SIGTERM are blocked in it: a terminal or a service manager sends them to both
+  // processes, and this process decides when the child ends. `environment`, of "NAME=value"
+  // entries, is added to that of this process. kIo: the system cannot start it.
   static Result<Child> start(const std::vector<std::string>& command, int socket,
                              const std::vector<std::string>& environment = {});
   Child() = default;
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;
-  // Kills it, and waits for that as reap() does.
+  // Kills the process and waits for its end as reap() does.
   ~Child();
 
   pid_t pid() const { return pid_; }
   void kill();
-  // Waits until it has ended; false: it has not within `timeout`, as one in a driver's call may
-  // not. How it ended, in words.
+  // Waits until the process has ended, and says in words how. False: it has not ended within
+  // `timeout`; a process inside a driver's call may not.
   bool reap(Nanos timeout);
   const std::string& ended() const { return ended_; }
 
@@ -41,8 +41,8 @@ class Child {
   explicit Child(pid_t pid);
   bool wait_now();
 
-  pid_t pid_ = -1;                  // -1: none, or reaped
-  weights::FileDescriptor handle_;  // becomes readable when it ends; none before Linux 5.3
+  pid_t pid_ = -1;                  // -1: no process, or it has been waited for
+  weights::FileDescriptor handle_;  // readable when the process ends; none before Linux 5.3
   std::string ended_;
 };
 

@@ -1,6 +1,6 @@
-// The slices of a worker's process, and its two threads: one reads what the supervisor sends and
-// tells it what the slices do; the other attaches and detaches models, and reads the tokenizers of
-// those whose answers have a form, which blocks. Internal to this room.
+// The slices of a worker's process, and its two threads. One thread reads what the supervisor
+// sends, and reports to it what the slices do. The other attaches and detaches models, and reads
+// tokenizers of models whose answers have a form, because that blocks. Internal to this room.
 #pragma once
 
 #include <condition_variable>
@@ -29,20 +29,21 @@ namespace causeway::worker {
 
 class HostedSlices {
  public:
-  // All outlive it.
+  // The arguments must outlive this object.
   HostedSlices(Channel& channel, const WorkerServerOptions& options, const Clock& clock);
   ~HostedSlices();
   HostedSlices(const HostedSlices&) = delete;
   HostedSlices& operator=(const HostedSlices&) = delete;
 
   Status prepare(const WorkerPlan& plan, SliceOpener& opener);
-  // Opens the slices of the same plan, after prepare().
+  // Opens the plan's slices. Call it after prepare(), with the same plan.
   Status open(WorkerPlan plan, SliceOpener& opener);
-  // Until the connection ends: always an error. kUnavailable: the supervisor has gone.
+  // Serves until the connection ends, so it always returns an error. kUnavailable: the supervisor
+  // has gone.
   Status serve();
 
  private:
-  // Sends what a slice produces to the supervisor.
+  // Sends a slice's outputs to the supervisor.
   class Sink final : public engine::OutputSink {
    public:
     Sink(Channel& channel, std::int32_t slice) : channel_(channel), slice_(slice) {}
@@ -52,8 +53,7 @@ class HostedSlices {
     Channel& channel_;
     const std::int32_t slice_;
   };
-  // Says what a slice is about to do, so that the supervisor knows if this process does not survive
-  // it.
+  // Tells the supervisor what a slice is about to do, so that it knows that if this process dies.
   class Watch final : public engine::StepWatch {
    public:
     Watch(Channel& channel, std::int32_t slice) : channel_(channel), slice_(slice) {}
@@ -70,16 +70,16 @@ class HostedSlices {
     std::unique_ptr<Watch> watch;
     std::unique_ptr<slice::Slice> slice;
     std::unique_ptr<fleet::EngineSlice> engine;
-    std::vector<std::byte> told;  // of all models together, the last time
+    std::vector<std::byte> told;  // the last observation of all models that was sent
     std::map<ModelId, std::vector<std::byte>> models_told;
-    std::map<ModelId, double> alphas;  // of attached models; the tasks' thread's
+    std::map<ModelId, double> alphas;  // by attached model; used by the tasks' thread
   };
   struct Task {
     std::variant<Attach, Detach, Submit> what;
     weights::FileDescriptor region;
   };
-  // The compiler for answers of an attached model that have a form; its tokenizer is read when the
-  // first is asked for.
+  // What is needed to compile forms for an attached model. The tokenizer is read when the first
+  // form is asked for.
   struct Forms {
     std::filesystem::path directory;
     std::vector<TokenId> eos;
@@ -99,21 +99,21 @@ class HostedSlices {
   Result<One*> at(std::int32_t slice);
   Status submit(Submit submit);
   Status cancel(const Cancel& cancel);
-  // hosted_forms.cc: requests whose answers have a form.
+  // Requests whose answers have a form; defined in hosted_forms.cc.
   Status submit_formed(Submit submit);
-  // The tasks' thread: has the form compiled, and then the request submitted.
+  // On the tasks' thread: has the form compiled, and submits the request after that.
   void compile(Submit submit);
   Result<grammar::ModelTokens> tokens_of(ModelId model);
-  // A compilation has ended. On its thread.
+  // A compilation has ended. Called on the compiler's thread.
   void compiled(Submit submit, const grammar::Compiler::Outcome& outcome);
-  // False: it was not being compiled any more.
+  // False: the request's form is not being compiled any more.
   bool stop_compiling(RequestId request, Compiling& was);
-  // Ends those that have been compiled for too long.
+  // Ends the requests whose forms have been compiled for too long.
   Status end_late();
   Status refuse(std::int32_t slice, RequestId request, std::int32_t attempt, const Error& why);
   Status observe();
   Status observe(std::int32_t number, One& one, bool& told);
-  // Has the machine's book divide what is leased, and says what is wanted of it.
+  // Has the machine divide the leased share of links, and asks for what is wanted of them.
   Status keep_lease();
   bool busy() const;
 
@@ -133,19 +133,19 @@ class HostedSlices {
   std::unique_ptr<slice::Machine> machine_;
   std::vector<One> slices_;
   Nanos observed_, alive_;
-  std::optional<transfer::HeldLease> lease_;  // none: no link is shared with other workers
+  std::optional<transfer::HeldLease> lease_;  // empty: no link is shared with other workers
 
-  std::map<ModelId, std::set<std::int32_t>> users_;  // of models that are here; the tasks' thread's
-  std::map<ModelId, Forms> forms_;                   // of them; the tasks' thread's
+  std::map<ModelId, std::set<std::int32_t>> users_;  // by attached model; used by the tasks' thread
+  std::map<ModelId, Forms> forms_;                   // by attached model; used by the tasks' thread
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   std::map<RequestId, Compiling> compiling_;
   bool ends_ = false;
-  Status broken_;  // what the tasks' thread met
+  Status broken_;  // the failure that the tasks' thread met
 
-  std::unique_ptr<grammar::Compiler> compiler_;  // from open() on
+  std::unique_ptr<grammar::Compiler> compiler_;  // set by open()
   std::thread tasks_thread_;
 };
 

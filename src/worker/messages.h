@@ -30,7 +30,7 @@ inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
 enum class Backend : std::uint8_t { kHost, kCuda };
 
-// The memory that a slice of the worker has; zero: its own choice, as in the slice's options.
+// The memory of one of the worker's slices; zero: the slice chooses, as in its options.
 struct SlicePlan {
   std::int32_t processors = 0;  // of the GPU, or threads; zero: all
   double share = 1;             // of what the GPU's memory has for slices
@@ -41,10 +41,10 @@ struct SlicePlan {
   Bytes ring;
   weights::ExpertPolicy experts = weights::ExpertPolicy::kFrequency;
   double memory_utilization = 0.9;
-  engine::EngineOptions engine;  // less what the slice sets itself: frames, twins, border
+  engine::EngineOptions engine;  // without the members that the slice sets: frames, twins, border
 };
 
-// A model that may come, for which slices are sized.
+// A model that may be attached; slices are sized for the largest.
 struct PlannedModel {
   ModelId id;
   std::string name;
@@ -59,27 +59,27 @@ struct WorkerPlan {
   std::int32_t gpu = 0;
   std::vector<SlicePlan> slices;  // 1 to kSlicesMax
   std::vector<PlannedModel> models;
-  // What the worker has in any case of links that it shares with others, and leases more of
-  // (transfer/link_lease.h); zero: it shares none.
+  // What the worker always has of links that it shares with others; it leases more of them
+  // (transfer/link_lease.h). Zero: it shares no link.
   transfer::LinkRates link_least = {};
 
   bool leases() const { return link_least.in > 0 && link_least.out > 0; }
 };
 
-// First, from both sides. Its form is the same in all versions of the protocol.
+// The first message of both sides. Its layout is the same in all versions of the protocol.
 struct Hello {
   std::uint64_t magic = kMagic;
   std::uint32_t protocol = kProtocol;
   std::string version;  // of the build
 };
 
-// Make ready all that needs none of the memory that a process before this one may still have:
-// driver, contexts, libraries.
+// Prepare everything that needs none of the memory that an earlier process may still hold: driver,
+// contexts, libraries.
 struct Prepare {
   WorkerPlan plan;
 };
 struct Prepared {};
-// The slices of the plan: no process before this one has memory any more.
+// Open the plan's slices: no earlier process holds memory any more.
 struct Open {};
 struct Opened {
   struct Slice {
@@ -89,15 +89,15 @@ struct Opened {
   };
   std::vector<Slice> slices;
 };
-// Prepare or Open has failed: the worker ends.
+// Prepare or Open has failed, and the worker ends.
 struct Failed {
   Error error;
 };
 
-// A model is to be attached. The message carries the descriptor of the region in which the model's
-// weights lie from the beginning.
+// Attach a model. The message carries the descriptor of the region in which the model's weights
+// begin.
 struct Attach {
-  std::int64_t call = 0;  // by which the answer is known
+  std::int64_t call = 0;  // identifies the answer
   std::int32_t slice = 0;
   ModelId model = {};
   std::string name = {};
@@ -108,7 +108,7 @@ struct Attach {
   Nanos tpot = {};
   bool pinned = false;
   Bytes bytes = {};
-  std::vector<TokenId> eos = {};  // end an answer that has a form
+  std::vector<TokenId> eos = {};  // tokens that end an answer with a form
   std::string mark = {};          // the special token that begins calls, or ""
 };
 struct Attached {
@@ -131,7 +131,7 @@ struct Detached {
 struct Submit {
   std::int32_t slice = 0;
   request::Request request;
-  // Whether request.constraint is there: it is compiled again where it is used.
+  // request.constraint is set: the receiver compiles it again
   bool formed = false;
   request::ConstraintText form = {};
 };
@@ -144,13 +144,13 @@ struct Outputs {
   std::vector<request::Output> outputs;
 };
 
-// Before anything else is done for it: the request waits in the slice's engine.
+// The request waits in the slice's engine. Sent before anything else is done for it.
 struct Queued {
   std::int32_t slice = 0;
   RequestId request;
 };
-// Before anything is done for a step: the requests of it and of those in flight
-// (engine::StepWatch). The others of the slice wait, from Queued on.
+// The requests of a step and of the steps in flight, sent before anything is done for that step
+// (engine::StepWatch). The slice's other queued requests wait.
 struct Stepping {
   std::int32_t slice = 0;
   std::vector<RequestId> requests;
@@ -159,7 +159,7 @@ struct Stepping {
 // The observations that have changed since the last message.
 struct Observed {
   std::int32_t slice = 0;
-  request::Observation all;  // link_bytes: of the slice
+  request::Observation all;  // of the whole slice, with link_bytes
   std::vector<std::pair<ModelId, request::Observation>> models;
 };
 struct Alive {};
@@ -169,10 +169,10 @@ using Message = std::variant<Hello, Prepare, Prepared, Open, Opened, Failed, Att
                              Stepping, transfer::LinkAsk, transfer::LinkLease>;
 
 std::vector<std::byte> encode(const Message& message);
-// Reads any bytes. kCorrupt.
+// Decodes any bytes. kCorrupt.
 Result<Message> decode(std::span<const std::byte> bytes);
 
-// Compares both sides' builds. kUnsupported names them if they differ.
+// Compares the builds of both sides. kUnsupported names them if they differ.
 Status check_hello(const Hello& theirs, const Hello& ours);
 
 }  // namespace causeway::worker

@@ -1,4 +1,4 @@
-// The pauses before a lost worker is started again, and how long each part of a start took.
+// The pauses before a lost worker is started again, and how long the parts of a start took.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace causeway::worker {
 
-// Before a process is started in place of one that was lost. `losses`: in a row, 1 or more, of
-// processes that neither gave a token nor lived for a second. None before the first restart;
-// `least` before the second, then doubled, to `most`.
+// The pause before a process replaces a lost one. `losses` (≥ 1): how many processes in a row were
+// lost that neither produced a token nor lived for a second. There is no pause before the first
+// restart; it is `least` before the second, and then doubles up to `most`.
 Nanos restart_pause(std::int64_t losses, Nanos least, Nanos most);
 
 //  lost ─┬─ killed ──────── end ────────▶ reaped ─┐
@@ -19,12 +19,12 @@ Nanos restart_pause(std::int64_t losses, Nanos least, Nanos most);
 // Of the last start, if it took several.
 struct RestartParts {
   std::int64_t starts = 1;
-  Nanos end = {};      // of the old process, from SIGKILL until waitpid has it
-  Nanos hello = {};    // from the start of the new one to its Hello
+  Nanos end = {};      // the old process, from SIGKILL until waitpid returned it
+  Nanos hello = {};    // from the start of the new process until its Hello
   Nanos prepare = {};  // until it was prepared
-  Nanos wait = {};     // from then until the old one had ended
+  Nanos wait = {};     // from then until the old process had ended
   Nanos open = {};     // until its slices were open
-  Nanos all = {};      // since the loss was noticed
+  Nanos all = {};      // from the time at which the loss was noticed
 };
 
 // The parts in one line, which tests/e2e/fleet_replay.py reads.

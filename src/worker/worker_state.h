@@ -1,5 +1,5 @@
-// The state of a Worker, and its thread, which reads what the process says, finds out that it is
-// lost, and starts it again. Internal to this room.
+// The state of a Worker, and its thread, which reads the process's messages, notices its loss, and
+// starts it again. Internal to this room.
 #pragma once
 
 #include <condition_variable>
@@ -52,12 +52,12 @@ class Worker::State {
   struct Asked {
     ModelId model;
     std::int32_t attempt = 0;
-    bool queued = false;  // it waits, as its process has said, unless it is in a step
+    bool queued = false;  // the process has said that the request waits; it may since be in a step
   };
-  // Since the process was started, and all that were before it.
+  // Observations of the present process, and the counters of all earlier ones.
   struct Seen {
     request::Observation now;
-    request::Observation before;  // counters alone
+    request::Observation before;  // counters only
 
     request::Observation all() const;
     void lose();
@@ -65,24 +65,24 @@ class Worker::State {
   struct One {
     Opened::Slice opened;
     std::int64_t requests_max = 0;
-    std::unordered_map<RequestId, Asked> requests;  // that have not ended
-    std::vector<RequestId> in_steps;                // of these and of others, as its process said
-    std::vector<RequestId> suspects;                // as it was lost
-    std::map<ModelId, Model> models;                // that are attached
-    ModelId attaching;                              // that is about to be
+    std::unordered_map<RequestId, Asked> requests;  // those that have not ended
+    std::vector<RequestId> in_steps;                // requests in steps, as the process said last
+    std::vector<RequestId> suspects;                // at the time of the loss
+    std::map<ModelId, Model> models;                // attached models
+    ModelId attaching;                              // the model that is being attached
     Seen seen;
     std::map<ModelId, Seen> models_seen;
-    std::string lost;  // why, until returned()
+    std::string lost;  // why the slice is lost, until returned()
 
-    // The requests that are in a step, or may be about to be taken into one.
+    // The requests that are in a step, or may be about to enter one.
     std::vector<RequestId> active() const;
     bool has(ModelId model) const { return models.contains(model) || model == attaching; }
   };
-  // A process that was killed, until it has ended.
+  // A killed process, until it has ended.
   struct Ending {
     Child child;
     Nanos killed;
-    bool given_up = false;  // it has not ended in end_max
+    bool given_up = false;  // it has not ended within end_max
   };
   struct Answer {
     std::optional<Error> error;
@@ -94,20 +94,20 @@ class Worker::State {
   One& one(std::int32_t slice) { return slices_[static_cast<std::size_t>(slice)]; }
   const One& one(std::int32_t slice) const { return slices_[static_cast<std::size_t>(slice)]; }
 
-  // Sends, and waits for the answer: nullopt when the worker was lost.
+  // Sends a message and waits for its answer; nullopt: the worker was lost meanwhile.
   std::optional<Answer> call(std::unique_lock<std::mutex>& lock, std::int64_t number,
                              const Message& message, int descriptor, Nanos timeout);
 
-  // The thread's, and start()'s before it runs.
+  // For the thread, and for start() before the thread runs.
   void run();
-  // Brings a process up until it serves (worker_start.cc).
+  // Starts a process and waits until it serves; defined in worker_start.cc.
   Status connect();
   Status greet(Channel& channel);
   Status prepare(Channel& channel);
   Status await_ends(Channel& channel);
   Status open(Channel& channel);
   Result<Message> await(Channel& channel, Nanos timeout);
-  // Waits, for this long at most, until no killed process is left that may yet end.
+  // Waits until every killed process has ended or been given up, for `timeout` at most.
   bool all_ended(Nanos timeout);
   void tell_restarted();
   void tell_attached();
@@ -119,13 +119,13 @@ class Worker::State {
   Status take(const Queued& queued);
   Status take(const Stepping& stepping);
   Status take(const transfer::LinkAsk& ask);
-  // Sends the worker its lease, if there is something new about it.
+  // Sends the worker its lease, if it has changed.
   void lend();
   Result<One*> from(std::int32_t slice);
   void lose(const Error& why);
-  // Takes all requests that it has, as they end. With the lock.
+  // Takes all requests from the worker, with their ends. With the lock held.
   Ends take_requests(request::FinishReason reason, const Error& why);
-  // Waits before another process is started; false: the worker is to stop.
+  // Pauses before another process is started; false: the worker must stop.
   bool pause(Nanos length);
   bool stopping() const;
 
@@ -133,26 +133,26 @@ class Worker::State {
   slice::ModelHome& home_;
   const Clock& clock_;
   engine::OutputSink& sink_;
-  // The thread's.
+  // Used by the thread.
   Child child_;
   std::vector<Ending> ending_;
-  bool answered_ = false;                  // this process has given a token
-  std::int64_t losses_ = 0;                // in a row, of processes that were of no use
-  std::optional<Nanos> lost_at_;           // of one that served; until one does again
-  std::optional<Nanos> reopened_at_ = {};  // until a model is attached to it
-  RestartParts parts_;                     // since it was lost
+  bool answered_ = false;         // this process has produced a token
+  std::int64_t losses_ = 0;       // in a row, of processes that served nothing
+  std::optional<Nanos> lost_at_;  // when a serving process was lost, until one serves again
+  std::optional<Nanos> reopened_at_ = {};  // when slices were open again, until a model is attached
+  RestartParts parts_;                     // of the start after the last loss
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::unique_ptr<Channel> channel_;  // null: no process; replaced by the thread alone
-  std::vector<One> slices_;           // fixed in number
-  bool serves_ = false;               // this process, with slices open
+  std::unique_ptr<Channel> channel_;  // null: there is no process; only the thread replaces it
+  std::vector<One> slices_;           // the number of slices never changes
+  bool serves_ = false;               // the process has open slices
   bool stopping_ = false;
   std::int64_t starts_ = 0;
   int pid_ = -1;
   std::int64_t calls_ = 0;
-  std::map<std::int64_t, std::optional<Answer>> answers_;  // of calls that wait
-  std::string hangs_;                                      // found by the caller that waited for it
+  std::map<std::int64_t, std::optional<Answer>> answers_;  // by call that waits for its answer
+  std::string hangs_;  // why the process hangs, as a waiting caller found
 
   std::thread thread_;
 };

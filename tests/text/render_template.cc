@@ -1,8 +1,8 @@
 // Renders chat templates for chat_template_oracle.py.
 //
-//   stdin   {"templates": {name: source}, "cases": [{"template": name, "messages": [...], "tools":
-//   ...,
-//            "extra": {...}, "add_generation_prompt": bool, "bos_token": "", "eos_token": ""}]}
+//   stdin   {"templates": {name: source},
+//            "cases": [{"template": name, "messages": [...], "tools": ..., "extra": {...},
+//                       "add_generation_prompt": bool, "bos_token": "", "eos_token": ""}]}
 //   stdout  [{"text": "..."} or {"error": "..."}], one a case
 #include <iostream>
 #include <iterator>

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "base/json_numbers.h"
+
 namespace causeway::bench {
 
 namespace asio = boost::asio;
@@ -66,6 +68,14 @@ class SseSplitter {
   std::string pending_;
 };
 
+// An answer's JSON, with the numbers that servers in Python write (NaN, 1e999); discarded when the
+// text is not JSON.
+nlohmann::json parse_answer(std::string_view text) {
+  std::string buffer;
+  return nlohmann::json::parse(plain_json_numbers(text, buffer), nullptr,
+                               /*allow_exceptions=*/false);
+}
+
 // Any server may answer, so nothing is taken to have the type that it should: what has another,
 // null too, is as if it were not there.
 std::string text_of(const nlohmann::json& object, const char* name, std::string otherwise) {
@@ -74,7 +84,9 @@ std::string text_of(const nlohmann::json& object, const char* name, std::string 
 }
 std::int64_t count_of(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
-  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  // An integer from 2^63 up would wrap.
+  const bool counts = found != object.end() && found->is_number_integer() && *found <= INT64_MAX;
+  return counts ? found->get<std::int64_t>() : 0;
 }
 
 bool carries_token(const nlohmann::json& choice) {
@@ -107,7 +119,7 @@ void fail(StreamOutcome& outcome, std::string failure, std::string error) {
 
 void take_event(std::string_view data, Nanos now, StreamOutcome& outcome) {
   if (data == "[DONE]") return;
-  const auto event = nlohmann::json::parse(data, nullptr, /*allow_exceptions=*/false);
+  const auto event = parse_answer(data);
   if (!event.is_object()) {
     return fail(outcome, "in the stream", "the server sent an event that is not a JSON object");
   }
@@ -125,7 +137,7 @@ void take_event(std::string_view data, Nanos now, StreamOutcome& outcome) {
 }
 
 std::string http_error(int status, std::string body) {
-  const auto parsed = nlohmann::json::parse(body, nullptr, false);
+  const auto parsed = parse_answer(body);
   if (parsed.is_object() && parsed.contains("error")) {
     body = text_of(parsed["error"], "message", body);
   }

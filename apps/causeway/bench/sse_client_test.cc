@@ -99,6 +99,19 @@ TEST(SseClient, ValuesOfOtherTypesAreAsIfAbsent) {
   EXPECT_EQ(outcome.cached_tokens, 0);
 }
 
+TEST(SseClient, NumbersMayBeThoseOfPython) {
+  const auto outcome = stream_of(
+      "data: {\"choices\":[{\"text\":\"a\",\"logprobs\":[NaN,-Infinity,1e999]}]}\n\n"
+      "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":18446744073709551616,"
+      "\"completion_tokens\":9223372036854775808,"
+      "\"prompt_tokens_details\":{\"cached_tokens\":-0}}}\n\n"
+      "data: [DONE]\n\n");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(outcome.token_times.size(), 1u);
+  EXPECT_EQ(outcome.prompt_tokens, 0);
+  EXPECT_EQ(outcome.completion_tokens, 1);
+}
+
 TEST(SseClient, WhatAModelThinksAreTokensToo) {
   const auto outcome = stream_of(
       "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"a\"}}]}\n\n"

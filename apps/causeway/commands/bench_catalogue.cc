@@ -18,15 +18,16 @@ class BenchCatalogue final : public Command {
     slice_.declare(app,
                    "config.json of the largest model; only shapes count, others have fewer layers");
     slice_.declare_weights(app, Bytes(30'000'000'000));
-    app.add_option("--models", settings_.models, "how many").range(1, 1000).show_default();
-    app.add_option("--zipf", settings_.zipf,
-                   "exponent: the n-th model is asked for n^-ZIPF as often")
+    app.add_option("--models", settings_.models, "number of models").range(1, 1000).show_default();
+    app.add_option(
+           "--zipf", settings_.zipf,
+           "exponent: requests for the n-th model are n^-ZIPF times as frequent as for the first")
         .range(0.0, 10.0)
         .show_default();
-    app.add_option("--rate", settings_.rate, "requests a second")
+    app.add_option("--rate", settings_.rate, "requests per second")
         .range(0.001, 10'000.0)
         .show_default();
-    app.add_option("--seconds", settings_.duration, "for how long requests arrive")
+    app.add_option("--seconds", settings_.duration, "seconds during which requests arrive")
         .range(1.0, 1e6)
         .show_default();
     app.add_option("--prompt", settings_.prompt, "tokens of a prompt")
@@ -35,7 +36,7 @@ class BenchCatalogue final : public Command {
     app.add_option("--output", settings_.output, "tokens of an answer")
         .range(1, 2048)
         .show_default();
-    app.add_option("--seed", settings_.seed, "of arrivals and models");
+    app.add_option("--seed", settings_.seed, "seed of arrivals and models");
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 

@@ -21,21 +21,24 @@ class BenchEngine final : public Command {
     core.schedule.running_max = 256;
     core.schedule.tokens_per_step_max = 8192;
     slice_.declare(app, "config.json of the model; only shapes count");
-    app.add_option("--trace", trace_, "recorded lengths (see bench serve); all come at once")
+    app.add_option("--trace", trace_,
+                   "file of recorded lengths (see bench serve); all requests come at once")
         .existing_file();
     app.add_option("--num-prompts", prompts_, "requests of the trace, from its start")
         .range(1, 100'000)
         .show_default();
-    app.add_option("--runs", settings_.runs, "of the trace, after one that warms up")
+    app.add_option("--runs", settings_.runs, "runs of the trace, after one that warms up")
         .range(1, 100)
         .show_default();
     app.add_option("--batch", settings_.decode_batches, "sequences that decode together")
         .range(1, 4096)
         .delimiter(',');
-    app.add_option("--context", settings_.decode_context, "tokens of their prompts")
+    app.add_option("--context", settings_.decode_context,
+                   "tokens of each of these sequences' prompts")
         .range(1, 1 << 20)
         .show_default();
-    app.add_option("--output", settings_.decode_tokens, "tokens that each of them decodes")
+    app.add_option("--output", settings_.decode_tokens,
+                   "tokens that each of these sequences decodes")
         .range(2, 1 << 20)
         .show_default();
     app.add_option("--max-num-seqs", core.schedule.running_max, "sequences in a step at most")

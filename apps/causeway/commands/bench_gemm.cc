@@ -36,11 +36,12 @@ class BenchGemm final : public Command {
     declare_shape();
     declare_planner();
     app.add_option("--at-once", at_once_,
-                   "instead: so many slices at once on one link, each of the first of --sms")
+                   "measure this many slices at the same time on one link instead, each with the "
+                   "first value of --sms")
         .range(1, 64)
         .delimiter(',');
-    app.add_option("--gpu", gpu_, "which GPU").non_negative();
-    app.add_option("--runs", bench_.runs, "of each figure; the median is reported")
+    app.add_option("--gpu", gpu_, "number of the GPU").non_negative();
+    app.add_option("--runs", bench_.runs, "runs for each figure, of which the median is reported")
         .range(5, 1000)
         .show_default();
     app.add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
@@ -63,7 +64,7 @@ class BenchGemm final : public Command {
     };
     constexpr std::int64_t kMost = 1 << 20;
     count("--rows", bench_.rows, "M: rows of X").range(std::int64_t{1}, kMost).delimiter(',');
-    count("--alpha-rows", bench_.alpha_rows, "those of M with a sweep of α")
+    count("--alpha-rows", bench_.alpha_rows, "values of M for which α is varied")
         .range(std::int64_t{1}, kMost)
         .delimiter(',');
     count("--alphas", bench_.alphas, "shares of columns that go the symmetric way")
@@ -75,12 +76,12 @@ class BenchGemm final : public Command {
         .add_option("--model", model_, "the weights of this model instead of --n and --k")
         .one_of(known_models());
     options()
-        .add_option("--model-config", config_file_, "the same of a model's config.json")
+        .add_option("--model-config", config_file_, "the same with a model's config.json")
         .existing_file();
     options()
         .add_option("--weights", weights_,
-                    "of a model only these: qkv, o, gate_up, down, "
-                    "expert_gate_up, expert_down, head")
+                    "only these weights of the model: qkv, o, gate_up, down, expert_gate_up, "
+                    "expert_down, head")
         .delimiter(',');
   }
 
@@ -92,7 +93,8 @@ class BenchGemm final : public Command {
         .one_of({"planned", "staged", "symmetric", "ring", "few-rows", "in-place", "copy+gemm",
                  "chunked"})
         .delimiter(',');
-    app.add_option("--profile", profile_file_, "what `causeway profile` wrote, for the planner")
+    app.add_option("--profile", profile_file_,
+                   "profile for the planner, written by `causeway profile`")
         .existing_file();
     app.add_option("--scratch-bytes", scratch_,
                    "HBM for pieces of the weight, or the ring; 0: as much as the weight")

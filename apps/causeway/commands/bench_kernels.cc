@@ -21,7 +21,7 @@ class BenchKernels final : public Command {
       : Command(parent, "kernels", "Measure the CPU kernels and a 1B model beside their limits"),
         clock_(clock) {
     options()
-        .add_option("--runs", runs_, "of each figure; the median is reported")
+        .add_option("--runs", runs_, "runs for each figure, of which the median is reported")
         .range(5, 1000)
         .show_default();
     options().add_flag("--model-only", model_only_, "only decode and prefill of the 1B model");

@@ -38,11 +38,12 @@ class BenchKv final : public Command {
  private:
   void declare_what() {
     auto& app = options();
-    app.add_option("--bytes", bytes_, "that move, half of them each way; less where memory lacks")
+    app.add_option("--bytes", bytes_,
+                   "bytes to move, half of them each way; fewer if memory is short")
         .in_bytes()
         .range(std::uint64_t{2} * kBlockMin, kBytesMax)
         .show_default("16GB");
-    app.add_option("--block-bytes", block_, "of a block and its frame, a power of two")
+    app.add_option("--block-bytes", block_, "size of a block and its frame, a power of two")
         .in_bytes()
         .range(kBlockMin, kBlockMax)
         .show_default("4MB");
@@ -52,14 +53,15 @@ class BenchKv final : public Command {
         .one_value()
         .existing_file();
     app.add_option("--per-step", settings_.pace.blocks_per_step,
-                   "blocks each way that a step of the engine moves")
+                   "blocks that a step of the engine moves each way")
         .range(std::int64_t{1}, std::int64_t{1} << 20)
         .show_default();
     app.add_option("--steps-in-flight", settings_.pace.steps_in_flight,
                    "steps whose blocks are under way at the same time")
         .range(1, 8)
         .show_default();
-    app.add_option("--runs", settings_.runs, "of each figure; the median is reported")
+    app.add_option("--runs", settings_.runs,
+                   "runs for each figure, of which the median is reported")
         .range(5, 1000)
         .show_default();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
@@ -67,10 +69,10 @@ class BenchKv final : public Command {
 
   void declare_where() {
     auto& app = options();
-    app.add_option("--device", device_, "where: cpu or cuda")
+    app.add_option("--device", device_, "device: cpu or cuda")
         .one_of({"cpu", "cuda"})
         .show_default();
-    app.add_option("--gpu", settings_.stage.gpu, "which GPU").range(0, 63).show_default();
+    app.add_option("--gpu", settings_.stage.gpu, "number of the GPU").range(0, 63).show_default();
     app.add_option("--modelled-link", settings_.stage.modelled_link,
                    "on the CPU: bytes per second each way that the modelled link gives")
         .range(1e6, 1e12)

@@ -17,24 +17,27 @@ class BenchLoad final : public Command {
     auto& app = options();
     slice_.declare(app, "config.json of the model; only shapes count");
     app.add_option("--disk-dir", disk_dir_,
-                   "where its files are written, and stay; default: a folder that is removed");
-    app.add_option("--starts", settings_.starts, "of `causeway serve`, to the first token; 0: none")
+                   "folder in which its files are written and kept; default: a temporary one");
+    app.add_option("--starts", settings_.starts,
+                   "times that `causeway serve` is started and timed to its first token; 0: none")
         .range(0, 1000)
         .show_default();
-    app.add_option("--loads", settings_.loads, "while another model decodes; 0: none")
+    app.add_option("--loads", settings_.loads, "loads while another model decodes; 0: none")
         .range(0, 1000)
         .show_default();
     app.add_option("--tokens", settings_.tokens_alone,
-                   "that the other decodes in all when nothing is loaded")
+                   "tokens that the other model decodes in all while nothing is loaded")
         .range(2, 1'000'000)
         .show_default();
-    app.add_option("--batch", settings_.decode.batch, "sequences that the other decodes")
+    app.add_option("--batch", settings_.decode.batch, "sequences that the other model decodes")
         .range(1, 1024)
         .show_default();
-    app.add_option("--context", settings_.decode.context, "tokens of their prompts")
+    app.add_option("--context", settings_.decode.context,
+                   "tokens of each of these sequences' prompts")
         .range(1, 65'536)
         .show_default();
-    app.add_option("--output", settings_.decode.output, "tokens of an answer of the other at most")
+    app.add_option("--output", settings_.decode.output,
+                   "most tokens of an answer of the other model")
         .range(100, 1'000'000)
         .show_default();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");

@@ -24,11 +24,11 @@ class BenchModel final : public Command {
     app.add_option("--model-config", config_file_, "config.json of the model; only shapes count")
         .existing_file();
     app.add_flag("--random-weights", random_weights_, "make weights on the spot (the default)");
-    app.add_option("--device", device_, "where: cuda or cpu")
+    app.add_option("--device", device_, "device: cuda or cpu")
         .one_of({"cuda", "cpu"})
         .show_default();
-    app.add_option("--gpu", gpu_.gpu, "which GPU").non_negative();
-    app.add_option("--runs", gpu_.runs, "of each figure; the median is reported")
+    app.add_option("--gpu", gpu_.gpu, "number of the GPU").non_negative();
+    app.add_option("--runs", gpu_.runs, "runs for each figure, of which the median is reported")
         .range(5, 1000)
         .show_default();
     app.add_choice("--cpu", widest_, kCpuVariants, kCpuVariantsHelp).show_default("avx512_bf16");
@@ -37,15 +37,16 @@ class BenchModel final : public Command {
         .range(1, 4096)
         .delimiter(',')
         .show_default();
-    app.add_option("--context", gpu_.decode_context, "tokens before the decoded one")
+    app.add_option("--context", gpu_.decode_context, "tokens of context before the decoded one")
         .range(1, 1 << 20)
         .show_default();
     app.add_option("--prefill", gpu_.prefill_tokens, "tokens of the prompt")
         .range(1, 1 << 20)
         .show_default();
     app.add_flag("--no-graphs", no_graphs_, "launch every kernel by itself (cuda)");
-    app.add_flag("--explain", explain_,
-                 "measure nothing: show what the steps on a GPU consist of (needs none)");
+    app.add_flag(
+        "--explain", explain_,
+        "measure nothing, and print the kernels of the steps on a GPU (which is not needed)");
     app.add_option("--sms", sms_, "SMs that --explain assumes").range(1, 1024).show_default();
     app.add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
   }

@@ -12,7 +12,8 @@ class BenchPrefix final : public Command {
  public:
   BenchPrefix(Options& parent, const Clock& clock)
       : Command(parent, "prefix",
-                "The first token of a prompt whose beginning is computed, in HBM, in host memory"),
+                "Measure the first token of a prompt whose prefix is computed, in HBM or in host "
+                "memory"),
         clock_(clock) {
     auto& app = options();
     auto& schedule = settings_.slice.engine.core.schedule;
@@ -21,10 +22,10 @@ class BenchPrefix final : public Command {
     app.add_option("--prefix-len", settings_.prefix, "tokens that prompts have in common")
         .range(1, 1 << 20)
         .show_default();
-    app.add_option("--rest-len", settings_.rest, "tokens that each prompt has of its own")
+    app.add_option("--rest-len", settings_.rest, "further tokens of each prompt")
         .range(1, 1 << 20)
         .show_default();
-    app.add_option("--runs", settings_.runs, "of each figure").range(1, 1000).show_default();
+    app.add_option("--runs", settings_.runs, "runs for each figure").range(1, 1000).show_default();
     app.add_option("--max-num-batched-tokens", schedule.tokens_per_step_max,
                    "tokens in a step at most")
         .range(1, 65'535)

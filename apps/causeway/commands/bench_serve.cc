@@ -53,11 +53,12 @@ class BenchServe final : public Command {
  private:
   void declare_target() {
     auto& app = options();
-    app.add_option("--base-url", base_url_, "of the server").show_default();
+    app.add_option("--base-url", base_url_, "URL of the server").show_default();
     app.add_option("--api-key", api_key_, "sent as a bearer token");
     app.add_option("--model", workload_.models,
                    "models to ask; default: all that the server lists");
-    app.add_option("--max-concurrency", load_.outstanding_max, "outstanding requests; 0: no cap");
+    app.add_option("--max-concurrency", load_.outstanding_max,
+                   "most outstanding requests; 0: no limit");
     app.add_option("--slo-ttft-ms", slo_ttft_ms_, "target for the first token")
         .range(0.001, 1e9)
         .show_default();
@@ -73,11 +74,12 @@ class BenchServe final : public Command {
     app.add_option("--trace", workload_.trace,
                    "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
         .existing_file();
-    app.add_option("--num-prompts", workload_.requests, "requests to send at most")
+    app.add_option("--num-prompts", workload_.requests, "most requests to send")
         .positive()
         .show_default();
-    app.add_option("--request-rate", workload_.requests_per_second,
-                   "Poisson arrivals a second; 0: the trace's own, or all at once")
+    app.add_option(
+           "--request-rate", workload_.requests_per_second,
+           "Poisson arrivals per second; 0: the trace's arrivals or, without them, all at once")
         .non_negative()
         .show_default();
     app.add_option("--time-scale", workload_.time_scale, "multiplies the trace's arrival times")
@@ -89,15 +91,19 @@ class BenchServe final : public Command {
     app.add_option("--output-len", workload_.output_tokens, "mean output tokens without a trace")
         .positive()
         .show_default();
-    app.add_option("--range-ratio", workload_.length_spread, "spread of these lengths, 0 to 1")
+    app.add_option("--range-ratio", workload_.length_spread,
+                   "spread of the lengths around their means, 0 to 1")
         .range(0.0, 1.0)
         .show_default();
-    app.add_option("--max-input-len", workload_.input_tokens_max, "cut longer prompts; 0: never");
-    app.add_option("--max-output-len", workload_.output_tokens_max, "cut longer outputs; 0: never");
-    app.add_option("--vocab-size", workload_.vocab, "prompt token ids are below this")
+    app.add_option("--max-input-len", workload_.input_tokens_max,
+                   "length to which longer prompts are cut; 0: none are cut");
+    app.add_option("--max-output-len", workload_.output_tokens_max,
+                   "length to which longer outputs are cut; 0: none are cut");
+    app.add_option("--vocab-size", workload_.vocab, "token ids of prompts are below this number")
         .positive()
         .show_default();
-    app.add_option("--seed", workload_.seed, "of the workload").show_default();
+    app.add_option("--seed", workload_.seed, "seed of the workload's random numbers")
+        .show_default();
   }
 
   const Clock& clock_;

@@ -23,7 +23,7 @@ class BenchServer final : public Command {
         .range(1, 10'000)
         .show_default();
     app.add_option("--rounds", rounds_, "requests of each stream").range(1, 10'000).show_default();
-    app.add_option("--threads", threads_, "of the server").range(1, 64).show_default();
+    app.add_option("--threads", threads_, "URL of the server").range(1, 64).show_default();
     app.add_option("--json", json_file_,
                    "also write the figures to this file ('-': standard output)");
   }

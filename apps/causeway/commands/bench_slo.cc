@@ -14,15 +14,16 @@ class BenchSlo final : public Command {
  public:
   BenchSlo(Options& parent, const Clock& clock)
       : Command(parent, "slo",
-                "Latency targets under load: the same arrivals under one policy after the other"),
+                "Measure latency targets under load: the same arrivals under one policy after the "
+                "other"),
         clock_(clock) {
     auto& app = options();
     slice_.declare(app, "config.json of the model; only shapes count");
     declare_load();
     auto& schedule = settings_.slice.engine.core.schedule;
     app.add_option("--scheduling-policy", policies_,
-                   "policies, each as in serve, perhaps with what becomes of victims' KV "
-                   "(rotary:auto); fcfs and priority recompute it unless said, the others rotate")
+                   "policies as in serve, each optionally with its --preemption (rotary:auto); by "
+                   "default fcfs and priority recompute, and the others rotate")
         .delimiter(',')
         .show_default();
     rotation_.declare(app);
@@ -77,18 +78,20 @@ class BenchSlo final : public Command {
     app.add_option("--output-len", settings_.output_tokens, "mean output tokens without a trace")
         .range(1, 1 << 20)
         .show_default();
-    app.add_option("--rate", settings_.rates, "requests a second; several are served in turn")
+    app.add_option("--rate", settings_.rates,
+                   "requests per second; several rates are measured in turn")
         .range(0.001, 10'000.0)
         .delimiter(',')
         .required();
-    app.add_option("--seconds", settings_.duration, "for how long requests arrive, at each rate")
+    app.add_option("--seconds", settings_.duration,
+                   "seconds during which requests arrive, at each rate")
         .range(0.1, 1e5)
         .show_default();
     app.add_option("--burstiness", settings_.burstiness,
                    "shape of the gaps' Gamma distribution: 1 is Poisson, less comes in bursts")
         .range(0.01, 1000.0)
         .show_default();
-    app.add_option("--seed", settings_.seed, "of arrivals and prompts").show_default();
+    app.add_option("--seed", settings_.seed, "seed of arrivals and prompts").show_default();
   }
 
   const Clock& clock_;

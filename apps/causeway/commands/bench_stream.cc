@@ -26,11 +26,12 @@ class BenchStream final : public Command {
                    "config.json of the model, and of a resident neighbour where a second is "
                    "given; only shapes count");
     app.add_option("--resident", residents_,
-                   "part of the model's bytes that HBM has for it, ring included; several: in turn")
+                   "share of the model's bytes that fit its part of HBM, ring included; several "
+                   "values are measured in turn")
         .range(0.0, 1.0)
         .delimiter(',')
         .show_default();
-    app.add_option("--weights-ring-bytes", ring_, "HBM through which its other weights pass")
+    app.add_option("--weights-ring-bytes", ring_, "HBM through which the other weights pass")
         .in_bytes();
     app.add_option("--rounds", settings_.rounds, "repetitions of each figure")
         .range(1, 1000)
@@ -38,10 +39,10 @@ class BenchStream final : public Command {
     app.add_option("--batch", settings_.batches, "sequences that decode together; several: in turn")
         .range(1, 256)
         .show_default();
-    app.add_option("--context", settings_.context, "tokens of their prompts")
+    app.add_option("--context", settings_.context, "tokens of each of these sequences' prompts")
         .range(1, 8192)
         .show_default();
-    app.add_option("--output", settings_.output, "tokens that each decodes")
+    app.add_option("--output", settings_.output, "tokens that each sequence decodes")
         .range(2, 1024)
         .show_default();
     app.add_option("--prefill", settings_.prefill, "tokens of the prompt that is timed alone")
@@ -51,17 +52,16 @@ class BenchStream final : public Command {
         .range(1, 256)
         .show_default();
     app.add_option("--neighbour-output", settings_.beside.output,
-                   "tokens that each of them decodes at most")
+                   "most tokens that each of these sequences decodes")
         .range(1, 1'000'000)
         .show_default();
-    app.add_option(
-           "--routing", routing_,
-           "of a model whose experts are cached one by one, instead: how its routers choose, "
-           "uniform or zipf:EXPONENT; several: in turn")
+    app.add_option("--routing", routing_,
+                   "for a model with experts, which are then cached one by one: how routers choose "
+                   "them, uniform or zipf:EXPONENT; several values are measured in turn")
         .check(check_routing, "uniform|zipf:EXPONENT");
     app.add_option("--experts-policy", policies_,
-                   "which experts have the slots: frequency, lru, activation, map; several: in "
-                   "turn, the last one is the baseline")
+                   "how cached experts are chosen: frequency, lru, activation or map; several are "
+                   "measured in turn, and the last one is the baseline")
         .one_of({"frequency", "lru", "activation", "map"})
         .show_default();
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");

@@ -18,7 +18,8 @@ class BenchSwitch final : public Command {
     auto& app = options();
     settings_.slice.engine.core.schedule.tokens_per_step_max = 8192;
     slice_.declare(app, "config.json of the models; only shapes count; several: models in turn");
-    app.add_option("--models", settings_.models, "how many, and at least one of each shape")
+    app.add_option("--models", settings_.models,
+                   "number of models; at least one of each shape is made")
         .range(3, 1000)
         .show_default();
     app.add_option("--rounds", settings_.rounds, "repetitions of each figure")
@@ -31,16 +32,17 @@ class BenchSwitch final : public Command {
         .range(3, 1024)
         .show_default();
     declare_neighbour();
-    app.add_choice("--start", settings_.start, kStepStarts,
-                   "when a step of a model on its way starts: just-in-time, all-cached (a full "
-                   "reload before computing) or at-once (it holds the GPU while it waits)")
+    app.add_choice(
+           "--start", settings_.start, kStepStarts,
+           "when the first step of a model starts whose weights are still coming: just-in-time, "
+           "all-cached (after a full reload) or at-once (holding the GPU while it waits)")
         .show_default("just-in-time");
     app.add_flag("--baselines", settings_.baselines,
                  "also measure the other ways to start, in the same run");
     app.add_flag("--from-disk", settings_.from_disk,
-                 "also measure a model that comes from its files, in the page cache and not");
+                 "also measure a model that is loaded from files, with and without the page cache");
     app.add_option("--disk-dir", disk_dir_,
-                   "where these files are written, and stay; default: a folder that is removed");
+                   "folder in which these files are written and kept; default: a temporary one");
     app.add_option("--json", json_file_, "also write the report to this file ('-': output)");
   }
 
@@ -58,14 +60,15 @@ class BenchSwitch final : public Command {
   void declare_neighbour() {
     auto& app = options();
     app.add_option("--neighbour-batch", settings_.neighbour.batch,
-                   "sequences that another model decodes meanwhile; 0: without")
+                   "sequences that another model decodes meanwhile; 0: there is no other model")
         .range(0, 1024)
         .show_default();
-    app.add_option("--neighbour-context", settings_.neighbour.context, "tokens of their prompts")
+    app.add_option("--neighbour-context", settings_.neighbour.context,
+                   "tokens of each of these sequences' prompts")
         .range(1, 65'536)
         .show_default();
     app.add_option("--neighbour-output", settings_.neighbour.output,
-                   "tokens that each of them decodes at most")
+                   "most tokens that each of these sequences decodes")
         .range(1, 1'000'000)
         .show_default();
   }

@@ -134,12 +134,14 @@ class BenchTransfer final : public Command {
     options().add_flag("--quick", quick_, "fewer sizes and runs");
     options()
         .add_option("--sizes", sizes_,
-                    "of the size sweep, such as 64KB,1MB,1GB (powers of 1024; default: 1KB to 8GB)")
+                    "sizes to measure, such as 64KB,1MB,1GB (powers of 1024; default: 1KB to 8GB)")
         .delimiter(',')
         .in_bytes()
         .range(std::uint64_t{1}, std::uint64_t{1} << 36);
     options()
-        .add_option("--runs", runs_, "of each figure; the median is reported (default: 7, quick 5)")
+        .add_option(
+            "--runs", runs_,
+            "runs for each figure, of which the median is reported (default: 7; with --quick 5)")
         .range(5, 1000);
     options()
         .add_option("--target", target_, "the GPU to move to and from")

@@ -34,18 +34,19 @@ class BenchTuner final : public Command {
       : Command(parent, "tuner",
                 "Try the tuners of HybridGEMM's alpha and of the way on measured curves") {
     auto& app = options();
-    app.add_option("curves", file_, "what `bench gemm --json` wrote, with a sweep of alpha")
+    app.add_option("curves", file_, "output of `bench gemm --json` with several values of alpha")
         .required()
         .existing_file();
     const auto number = [&](const char* name, double& value, const char* what) {
       app.add_option(name, value, what).show_default();
     };
     number("--ema", alpha_.ema, "weight of a new measurement, above 0 to 1");
-    number("--tau", alpha_.tau, "imbalance of link and HBM that is left alone, 0 to 1");
+    number("--tau", alpha_.tau, "imbalance of link and HBM that is tolerated, 0 to 1");
     number("--eta-fast", alpha_.eta_fast, "step of alpha while a product is late, above 0 to 1");
-    number("--eta-slow", alpha_.eta_slow, "and otherwise, up to --eta-fast");
-    app.add_option("--seed", bench_.seed, "of the measurements' noise").show_default();
-    app.add_flag("--sweep", sweep_, "also each constant apart, over all products");
+    number("--eta-slow", alpha_.eta_slow, "step of alpha otherwise, at most --eta-fast");
+    app.add_option("--seed", bench_.seed, "seed of the measurements' noise").show_default();
+    app.add_flag("--sweep", sweep_,
+                 "also vary each of these constants by itself, over all products");
     app.add_option("--json", json_file_, "also write the rows to this file ('-': standard output)");
   }
 

@@ -8,17 +8,17 @@
 namespace causeway::app {
 
 void ChunkOption::declare(Options& app, const std::string& group) {
-  app.add_option("--chunk", chunk_,
-                 "how many prompt tokens a step computes beside requests that decode: fixed "
-                 "(whatever --max-num-batched-tokens leaves), fixed:N (the same with N), or auto: "
-                 "the fewest with which first tokens, and the tokens of all that decode, keep "
-                 "their targets")
+  app.add_option(
+         "--chunk", chunk_,
+         "how many prompt tokens a step computes beside requests that decode: fixed (as many as "
+         "--max-num-batched-tokens leaves), fixed:N (N at most), or auto (the fewest with which "
+         "the targets for first tokens and for tokens of decoding requests are kept)")
       .group(group)
       .show_default();
   app.add_option("--chunk-profile", profile_,
-                 "of --chunk auto: a file that `causeway profile --model-config` made on this "
-                 "machine, by whose times of steps it begins; default: by an estimate, which the "
-                 "CPU has not")
+                 "for --chunk auto: a file with measured times of steps, which `causeway profile "
+                 "--model-config` made on this machine; default on a GPU: an estimate; default on "
+                 "the CPU: none")
       .group(group);
 }
 

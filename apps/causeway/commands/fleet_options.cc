@@ -25,45 +25,46 @@ std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
                                           const std::string& group) {
   models_max_ = models_max;
   app.add_option("--slices", slices_,
-                 "divide the machine into so many equal slices (1 to 64) that share its link and "
-                 "the catalogue; sizes of memory are then those of a slice. Or a GPU of 132 SMs, "
-                 "sizes being those of all of it: equal parts that share its HBM, as large as "
-                 "they can be (2x56, 4x24, 7x16), or auto: whole or 2x56, by what is asked")
+                 "number of equal slices (1 to 64) into which the machine is divided, and which "
+                 "share its link and the catalogue; sizes of memory are then those of one slice. "
+                 "Or, for a GPU of 132 SMs and with sizes of the whole GPU: equal parts that share "
+                 "its HBM, as large as they can be (2x56, 4x24, 7x16), or auto (the whole GPU or "
+                 "2x56, by demand)")
       .group(group);
   std::vector<Option> others = {
       app.add_option("--machines", machines_,
-                     "so many such machines, each with a link of its own, as one fleet")
+                     "number of such machines in the fleet, each with a link of its own")
           .range(1, 4096)
           .show_default(),
-      app.add_flag(
-          "--fast-forward", fast_forward_,
-          "take steps together that differ in nothing but time and tokens: sooner done, the "
-          "same report"),
+      app.add_flag("--fast-forward", fast_forward_,
+                   "take equal steps together: faster, with the same report"),
       app.add_flag("--two-threads", two_threads_,
                    "with --fast-forward: a second thread simulates slices that are behind"),
-      app.add_option(
-             "--placement", placement_,
-             "which slice a model is put on: bandwidth, random, dedicated, locality, shared")
+      app.add_option("--placement", placement_,
+                     "how the slice for a model is chosen: bandwidth, random, dedicated, locality "
+                     "or shared")
           .show_default(),
       app.add_option("--models-per-slice", models_max_,
-                     "at once; 0: any number, and models change slices as those that serve do")
+                     "models on a slice at the same time; 0: any number, and models change slices "
+                     "as in a server")
           .non_negative()
           .show_default(),
       app.add_option("--drain-after-ms", drain_after_ms_,
-                     "a model with requests leaves its slice for one that has waited so long; 0: "
-                     "never")
+                     "milliseconds that a model waits for a place before another one with requests "
+                     "must leave its slice; 0: none must leave")
           .range(0.0, 1e9)
           .show_default(),
       app.add_option("--room-timeout-ms", room_timeout_ms_,
-                     "the model that comes next finds no place for so long: its requests are "
-                     "refused")
+                     "milliseconds that the model that comes next may wait for a place before its "
+                     "requests are refused")
           .range(0.0, 1e9)
           .show_default(),
       app.add_option("--host-memory-bytes", host_bytes_,
-                     "host memory for weights; 0: it has room for all models")
+                     "host memory for weights; 0: there is room for all models")
           .in_bytes(),
       app.add_option("--disk-gb-per-s", disk_gb_per_s_,
-                     "at which models come that are not in host memory; 0: at once")
+                     "rate at which models are loaded that are not in host memory; 0: loading "
+                     "takes no time")
           .non_negative()};
   for (Option option : others) option.group(group);
   return others;

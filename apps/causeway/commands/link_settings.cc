@@ -44,13 +44,14 @@ void LinkSettings::declare(Options& command, const std::string& group) {
       .one_of({"own", "map", "all"})
       .group(group)
       .show_default();
-  command.add_option("--link-map-dir", folder_, "where the link map is kept")
+  command.add_option("--link-map-dir", folder_, "folder of the link map")
       .group(group)
       .show_default();
   command
-      .add_option("--home", home_,
-                  "where cached and streamed weights come from: host; or gpu:N, another GPU's "
-                  "memory, which then holds a copy of every model that is ready (NVLink)")
+      .add_option(
+          "--home", home_,
+          "memory from which cached and streamed weights come: host, or gpu:N for another GPU's "
+          "memory (over NVLink), which then holds a copy of every model that is ready")
       .check(check_home, "host|gpu:N")
       .group(group)
       .show_default();

@@ -14,14 +14,16 @@ class MakeCatalogue final : public Command {
                 "Write a folder of models of 0.5 to 2.9 GB with random weights, for serve "
                 "--models-dir; those of one shape share their files") {
     auto& app = options();
-    app.add_option("directory", directory_, "folder to write; what is there of it already, stays");
-    app.add_option("--models", catalogue_.models, "how many")
+    app.add_option("directory", directory_,
+                   "folder to write; models that are there already are kept");
+    app.add_option("--models", catalogue_.models, "number of models")
         .range(std::int64_t{1}, bench::kCatalogueModelsMax)
         .show_default();
     app.add_option("--kind", kind_, "dense models, mixtures of experts, or both")
         .one_of(bench::catalogue_kinds())
         .show_default();
-    app.add_option("--seed", catalogue_.seed, "which model has which shape").show_default();
+    app.add_option("--seed", catalogue_.seed, "seed that decides which model has which shape")
+        .show_default();
     app.add_flag("--tiny", tiny_, "models of a few hundred KB, for trying out");
   }
 

@@ -65,14 +65,17 @@ class MakeModel final : public Command {
     auto& app = options();
     app.add_option("directory", directory_, "folder to write; must be empty or not exist");
     const auto families = families_by_name();
-    app.add_choice("--family", family_, families, "which kind of model").show_default("llama");
+    app.add_choice("--family", family_, families, "family of the model").show_default("llama");
     app.add_option("--from-config", from_config_, "folder with a config.json whose sizes to take")
         .existing_folder();
-    app.add_choice("--dtype", dtype_, kDTypes, "of the weights").show_default("bf16");
+    app.add_choice("--dtype", dtype_, kDTypes, "element type of the weights").show_default("bf16");
     declare_sizes();
     app.add_flag("--tied", tied_, "the output head is the embedding");
-    app.add_option("--seed", random_.seed, "same seed and sizes: same bytes").show_default();
-    app.add_option("--max-shard-bytes", shard_bytes_, "split the weights into files of this size")
+    app.add_option("--seed", random_.seed,
+                   "seed of the weights; the same seed and sizes give the same bytes")
+        .show_default();
+    app.add_option("--max-shard-bytes", shard_bytes_,
+                   "split the weights into files of at most this size")
         .in_bytes();
   }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
 #include "bench/sse_client.h"
 #include "commands/command.h"
 
@@ -11,7 +12,8 @@ namespace {
 
 // What the answer says of the model; "" where it is none of a Causeway server.
 std::string described(const std::string& body) {
-  const auto model = nlohmann::json::parse(body, nullptr, false);
+  std::string buffer;
+  const auto model = nlohmann::json::parse(plain_json_numbers(body, buffer), nullptr, false);
   if (!model.is_object()) return "";
   const auto status = model.find("status");
   if (status == model.end() || !status->is_string()) return "";
@@ -28,8 +30,8 @@ class ModelsAdmin final : public Command {
  public:
   ModelsAdmin(Options& parent, const std::string& name, const std::string& description)
       : Command(parent, name, description), path_("/admin/models/" + name) {
-    options().add_option("model", model_, "its name");
-    options().add_option("--url", url_, "of the server's admin port").show_default();
+    options().add_option("model", model_, "name of the model");
+    options().add_option("--url", url_, "URL of the server's admin port").show_default();
     options().add_option("--admin-key", key_, "sent as a bearer token");
     options()
         .add_option("--timeout", timeout_seconds_, "seconds to wait for the end")

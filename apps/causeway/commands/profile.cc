@@ -23,18 +23,17 @@ constexpr const char* kChunkFile = "chunk-profile.json";
 class ProfileCommand final : public Command {
  public:
   ProfileCommand(Options& parent, const Clock& clock)
-      : Command(
-            parent, "profile",
-            "Measure how fast products are whose weight is in host memory or at a peer GPU; or, "
-            "with --model-config, how long a model's steps take by chunk"),
+      : Command(parent, "profile",
+                "Measure products whose weight is in host memory or at a peer GPU, for their "
+                "planner; or, with --model-config, how long a model's steps take by chunk size"),
         clock_(clock) {
     auto& app = options();
     app.add_option("--out", file_,
-                   "the profile; of products, entries of other GPUs and homes in it stay; of "
-                   "chunks, it is written anew (default: chunk-profile.json)")
+                   "file to write; for products it keeps its entries of other GPUs and homes, for "
+                   "chunks it is replaced (default then: chunk-profile.json)")
         .show_default(kHomeFile);
-    app.add_option("--gpu", gpu_, "which GPU").non_negative();
-    app.add_option("--runs", runs_, "of each figure; the median is kept")
+    app.add_option("--gpu", gpu_, "number of the GPU").non_negative();
+    app.add_option("--runs", runs_, "runs for each figure, of which the median is kept")
         .range(3, 1000)
         .show_default();
     declare_products();
@@ -48,11 +47,11 @@ class ProfileCommand final : public Command {
     const char* const kGroup = "Products at home";
     auto& app = options();
     app.add_option("--home", homes_,
-                   "where weights lie; without it host, and peer where there is one")
+                   "memory of the weights; default: host, and peer if there is a second GPU")
         .one_of({"host", "peer"})
         .delimiter(',')
         .group(kGroup);
-    app.add_flag("--quick", quick_, "fewer sizes, within a minute; the whole takes some")
+    app.add_flag("--quick", quick_, "fewer sizes, in less than a minute instead of some minutes")
         .group(kGroup);
   }
 
@@ -60,12 +59,12 @@ class ProfileCommand final : public Command {
     const char* const kGroup = "Chunks";
     auto& app = options();
     app.add_option("--model-config", configs_,
-                   "config.json of a model whose steps are measured, for serve's --chunk-profile; "
-                   "only shapes count, weights are random; may be repeated")
+                   "config.json of a model whose steps are measured for serve's --chunk-profile; "
+                   "only shapes matter, weights are random; may be repeated")
         .one_value()
         .existing_file()
         .group(kGroup);
-    app.add_option("--device", device_, "where: cuda or cpu")
+    app.add_option("--device", device_, "device: cuda or cpu")
         .one_of({"cuda", "cpu"})
         .group(kGroup)
         .show_default();
@@ -75,8 +74,9 @@ class ProfileCommand final : public Command {
         .one_value()
         .group(kGroup)
         .show_default("all");
-    app.add_option("--max-num-batched-tokens", chunks_.most.count,
-                   "tokens of the largest step: of a server no more")
+    app.add_option(
+           "--max-num-batched-tokens", chunks_.most.count,
+           "tokens of the largest step; servers that use the profile may not have larger ones")
         .range(1, 65'535)
         .group(kGroup)
         .show_default();
@@ -84,7 +84,7 @@ class ProfileCommand final : public Command {
         .range(1, 4096)
         .group(kGroup)
         .show_default();
-    app.add_option("--context", chunks_.context, "tokens of each of them")
+    app.add_option("--context", chunks_.context, "tokens of context of each of these sequences")
         .range(1, 1 << 20)
         .group(kGroup)
         .show_default();

@@ -15,11 +15,11 @@ class Completion final : public Command {
  public:
   explicit Completion(Options& parent)
       : Command(parent, "completion",
-                "Print a script that completes this program's command line in a shell: "
-                "source <(causeway completion bash)"),
+                "Print a completion script for a shell; use it with: source <(causeway completion "
+                "bash)"),
         program_(parent) {
     options()
-        .add_option("shell", shell_, "whose script: bash, zsh or fish")
+        .add_option("shell", shell_, "shell: bash, zsh or fish")
         .one_of({"bash", "zsh", "fish"});
   }
 
@@ -38,7 +38,8 @@ class Completion final : public Command {
 class Man final : public Command {
  public:
   explicit Man(Options& parent)
-      : Command(parent, "man", "Print the manual page of this program, which man -l shows"),
+      : Command(parent, "man",
+                "Print the manual page of this program; read it with: causeway man | man -l -"),
         program_(parent) {}
 
   Status run() override {

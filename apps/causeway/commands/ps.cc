@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_numbers.h"
 #include "bench/sse_client.h"
 #include "commands/command.h"
 
@@ -15,10 +16,11 @@ struct ModelState {
   std::int64_t streamed_bytes = 0, predicted_tpot_us = 0;  // 0: nothing is streamed, or known
 };
 
-// A field of an answer from outside: 0 when it is not there, or no number.
+// A field of an answer from outside: 0 when it is not there, or no integer below 2^63.
 std::int64_t number(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
-  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  const bool fits = found != object.end() && found->is_number_integer() && *found <= INT64_MAX;
+  return fits ? found->get<std::int64_t>() : 0;
 }
 
 std::string text(const nlohmann::json& object, const char* name, const char* otherwise) {
@@ -32,7 +34,8 @@ struct Listing {
 };
 
 Result<Listing> read_listing(const std::string& body) {
-  const auto listing = nlohmann::json::parse(body, nullptr, false);
+  std::string buffer;
+  const auto listing = nlohmann::json::parse(plain_json_numbers(body, buffer), nullptr, false);
   if (!listing.is_object() || !listing.contains("data") || !listing["data"].is_array()) {
     return corrupt("the answer to /models is not a list of models; is it a Causeway server?");
   }
@@ -95,7 +98,7 @@ class Ps final : public Command {
  public:
   explicit Ps(Options& parent)
       : Command(parent, "ps", "List the models of a running server: state, bytes, requests") {
-    options().add_option("--url", url_, "of the server").show_default();
+    options().add_option("--url", url_, "URL of the server").show_default();
     options().add_option("--api-key", api_key_, "sent as a bearer token");
   }
 

@@ -43,8 +43,8 @@ class Replay final : public Command {
  public:
   Replay(Options& parent, const Clock& clock)
       : Command(parent, "replay",
-                "Ask a server, slices in this process, or the simulator, what a recorded trace "
-                "asked: the same list of requests, and the same report, of all"),
+                "Send the requests of a recorded trace to a server, to slices of this process or "
+                "to the simulator, and report latencies in the same form for all"),
         clock_(clock) {
     declare_server();
     declare_arrivals();
@@ -87,13 +87,14 @@ class Replay final : public Command {
     group(app.add_option("--url", url_, "of a running server, e.g. http://127.0.0.1:8000"));
     group(app.add_option("--api-key", api_key_, "sent as a bearer token"));
     group(app.add_option("--wait-ready", ready_seconds_,
-                         "seconds to wait until all models are ready; 0: not"))
+                         "seconds to wait until all models are ready; 0: do not wait"))
         .range(0.0, 1e6);
     group(app.add_option("--request-timeout", timeout_seconds_,
                          "seconds after which a request is given up"))
         .range(0.1, 1e5)
         .show_default();
-    group(app.add_option("--vocab-size", target_.vocab, "prompts' token ids are below this"))
+    group(
+        app.add_option("--vocab-size", target_.vocab, "token ids of prompts are below this number"))
         .positive()
         .show_default();
   }
@@ -118,7 +119,8 @@ class Replay final : public Command {
     group(app.add_option("--trace", options_.trace,
                          "arrivals, and models where it has some, of a trace file (Alibaba GenAI, "
                          "Azure, Mooncake, ShareGPT); default: made ones"));
-    group(app.add_option("--compress", options_.compress, "the trace's time passes so much faster"))
+    group(app.add_option("--compress", options_.compress,
+                         "factor by which the trace's time passes faster"))
         .show_default();
     group(app.add_option("--skip", options_.skip, "seconds of the trace that are left out"))
         .show_default();
@@ -128,19 +130,21 @@ class Replay final : public Command {
                          "without a trace: shape of the gaps' Gamma distribution; 1: Poisson"))
         .show_default();
     group(app.add_option("--seconds", options_.seconds,
-                         "for how long requests arrive; 0: to the trace's end"))
+                         "seconds during which requests arrive; 0: until the trace's end"))
         .show_default();
     group(
-        app.add_option("--copies", options_.copies,
-                       "each of the trace's requests comes so many times, each at its own instant "
-                       "in the minute after it, of models of its own as far as the catalogue "
-                       "reaches"))
+        app.add_option(
+            "--copies", options_.copies,
+            "number of copies of each of the trace's requests; each copy comes at its own time "
+            "within the following minute, and for a model of its own if the catalogue has enough"))
         .show_default();
-    group(app.add_option("--max-requests", options_.requests_max, "at most; 0: all"));
-    group(app.add_option("--zipf", zipf_,
-                         "the n-th model is asked for n^-ZIPF as often; default: as in the trace, "
-                         "by popularity, or 1 where it names no models"));
-    group(app.add_option("--seed", options_.seed, "same seed and catalogue, same requests"))
+    group(app.add_option("--max-requests", options_.requests_max, "most requests; 0: all"));
+    group(
+        app.add_option("--zipf", zipf_,
+                       "exponent: requests for the n-th model are n^-ZIPF times as frequent as for "
+                       "the first; default: the trace's frequencies, or 1 if it names no models"));
+    group(app.add_option("--seed", options_.seed,
+                         "seed; the same seed and catalogue give the same requests"))
         .show_default();
   }
 
@@ -150,8 +154,10 @@ class Replay final : public Command {
     group(app.add_option("--lengths", options_.lengths,
                          "a trace file of which lengths are drawn (ShareGPT, Azure, arXiv); "
                          "default: the trace's own, or 512 and 64 tokens"));
-    group(app.add_option("--input-len", options_.input, "fixed: tokens of a prompt"));
-    group(app.add_option("--output-len", options_.output, "fixed: tokens of an answer"));
+    group(app.add_option("--input-len", options_.input,
+                         "tokens of each prompt, instead of drawn lengths"));
+    group(app.add_option("--output-len", options_.output,
+                         "tokens of each answer, instead of drawn lengths"));
     group(app.add_option("--input-max", options_.input_max, "longer prompts are cut"))
         .show_default();
     group(app.add_option("--output-max", options_.output_max, "longer answers are cut"))
@@ -165,9 +171,9 @@ class Replay final : public Command {
         .show_default();
     group(app.add_option("--slo-tpot-ms", slo_tpot_ms_, "target for each further token"))
         .show_default();
-    group(app.add_flag("--per-model", per_model_, "print a row for each model"));
+    group(app.add_flag("--per-model", per_model_, "also print a row for each model"));
     group(app.add_option("--beside", beside_,
-                         "a file that --json wrote: print both reports beside each other"));
+                         "a file that --json wrote; both reports are printed side by side"));
     group(app.add_option("--json", json_file_,
                          "also write the report, with its course over time, to this file ('-': "
                          "standard output); tools/plot/plot.py draws it"));
@@ -193,17 +199,18 @@ class Replay final : public Command {
                                      fmt::join(simulate::profile_names(), ", "))))
         .show_default();
     group(app.add_option("--catalogue", catalogue_.models,
-                         "so many models of 0.5 to 2.9 GB, those of make-catalogue"))
+                         "number of models of 0.5 to 2.9 GB, the same as make-catalogue's"))
         .range(std::int64_t{1}, bench::kCatalogueModelsMax)
         .show_default();
     group(app.add_option("--catalogue-kind", catalogue_kind_,
                          "dense models, mixtures of experts, or both"))
         .one_of(bench::catalogue_kinds())
         .show_default();
-    group(app.add_option("--catalogue-seed", catalogue_.seed, "which model has which shape"))
+    group(app.add_option("--catalogue-seed", catalogue_.seed,
+                         "seed that decides which model has which shape"))
         .show_default();
     group(app.add_option("--models-dir", models_dir_,
-                         "instead: the models of this folder, also with --in-process"));
+                         "use the models of this folder instead; also with --in-process"));
     const auto size = [&](const char* name, std::uint64_t& bytes, const char* what) {
       group(app.add_option(name, bytes, what)).in_bytes();
     };
@@ -214,16 +221,16 @@ class Replay final : public Command {
          "host memory for KV of requests that give up theirs; default: none");
     size("--kv-frame-bytes", frame_bytes_, "size of a KV frame; default: 4MB");
     group(app.add_flag("--no-enable-prefix-caching", no_prefix_caching_,
-                       "requests share no KV, as --no-enable-prefix-caching of serve: the same "
-                       "times, sooner, where no prompt repeats another"));
+                       "share no KV between requests, as in serve; if no prompt repeats another "
+                       "one the times are the same, and the simulation is faster"));
     fleet_options_.declare(app, 0, kGroup);
     rotation_.declare_policy(app, kGroup);
     group(app.add_option("--max-num-seqs", fleet_.slice.schedule.running_max,
-                         "sequences that run at once"))
+                         "most sequences that run at the same time"))
         .positive()
         .show_default();
     group(app.add_option("--max-num-batched-tokens", fleet_.slice.schedule.tokens_per_step_max,
-                         "tokens of a step"))
+                         "most tokens of a step"))
         .positive()
         .show_default();
     chunk_.declare(app, kGroup);

@@ -18,14 +18,15 @@ Status named(const Status& outcome, const std::string& option) {
 void RotationOptions::declare_policy(Options& app, const std::string& group) {
   policy_declared_ = true;
   app.add_option("--scheduling-policy", policy_,
-                 "the order of requests when not all have room: fcfs, priority, rotary (by lag "
-                 "against their latency targets), or one of rotary's baselines: waiting-first, "
+                 "order of requests when not all of them have room: fcfs, priority, rotary (by lag "
+                 "behind their latency targets), or one of rotary's baselines: waiting-first, "
                  "swapped-first, artifact, ranked, sjf-oracle, past-future")
       .group(group)
       .show_default();
   app.add_option("--preemption", preemption_,
-                 "what becomes of the KV of those that must go: rotate (to host memory), "
-                 "recompute, or auto: what takes less time; with --kv-host-memory-bytes")
+                 "what happens to the KV of preempted requests: rotate (move it to host memory), "
+                 "recompute (drop it), or auto (whichever takes less time); rotate and auto need "
+                 "--kv-host-memory-bytes")
       .one_of({"rotate", "recompute", "auto"})
       .group(group)
       .show_default();
@@ -44,34 +45,37 @@ void RotationOptions::declare(Options& app, const std::string& group) {
     app.add_option(name, value, what).group(group).show_default();
   };
   by_model("--slo-ttft-ms", ttft_ms_, "5000",
-           "target for the first token, of requests that name none");
+           "target for the time to the first token, for requests without one");
   by_model("--slo-tpot-ms", tpot_ms_, "100",
-           "target for each further token, of requests that name none");
+           "target for the time of each further token, for requests without one");
   by_model("--slo-ttft-slack", ttft_slack_, "0.5",
-           "beta_F, 0 to 1: under policy rotary a request without an answer lags after this share "
-           "of its target");
+           "beta_F, 0 to 1: under policy rotary a request without a first token begins to lag "
+           "after this share of its target");
   by_model("--slo-tpot-slack", tpot_slack_, "0",
-           "beta_B, -10 to 1: likewise one that has answered; negative: before its last token");
+           "beta_B, -10 to 1: the same for a request with a first token; negative: it begins to "
+           "lag before its last token is out");
   by_model("--rotary-alpha", alpha_, "3",
-           "above 0, to 1000: how fast a request that has answered lags, against one that has "
-           "not; 16 different ones at the most");
+           "above 0, at most 1000: how fast the lag of a request with a first token grows, "
+           "compared with that of a request without one; at most 16 different values");
   app.add_option("--rotary-displaces-early", displaces_early_,
-                 "requests that displace others before they lag: none, unanswered (those that "
-                 "wait for their first token), or all, as in the paper")
+                 "which requests may displace others before they lag: none, unanswered (those "
+                 "without a first token), or all (as in the paper)")
       .group(group)
       .show_default();
   number("--rotary-ahead-share", policy_options_.lag.ahead_share,
-         "the share of the time by which a request is ahead of its target for tokens that it may "
-         "pause before it lags, 0 to 1; 0: as in the paper");
-  number("--rotary-late-after", policy_options_.lag.late_after,
-         "a request with a late first token lags again after this many targets, 1 to 1000; before, "
-         "those that can be in time go first; 0: as in the paper");
+         "0 to 1: a request that is ahead of its target for tokens may pause for this share of its "
+         "lead before it lags; 0: as in the paper");
+  number(
+      "--rotary-late-after", policy_options_.lag.late_after,
+      "1 to 1000: a request whose first token is late lags only after this many times its target, "
+      "so that requests that can still be in time go first; 0: it always lags, as in the paper");
   number("--ranked-error", policy_options_.predicted_error,
-         "the spread of the logarithm of the lengths that policy ranked predicts, 0 to 10");
-  number("--rotation-frames-share", limits_.frames_share_max,
-         "the largest share of the KV frames that requests give up for others in a step, to 0.5");
+         "0 to 10: standard deviation of the logarithm of the lengths that policy ranked predicts");
+  number(
+      "--rotation-frames-share", limits_.frames_share_max,
+      "largest share of the KV frames that requests may give up for others in a step, at most 0.5");
   number("--rotation-rate-share", limits_.rate_share_min,
-         "of the link to host memory, what rotation has at the least, 0 to 1");
+         "0 to 1: least share of the link to host memory for rotating KV");
 }
 
 Status RotationOptions::apply(schedule::Options& schedule, schedule::BudgetLimits& limits,

@@ -185,28 +185,29 @@ class Serve final : public Command {
         .existing_file()
         .group("Models");
     app.add_option("--tool-call-parser", set_.catalogue.tool_call_parser,
-                   "how the models write calls of tools; auto: as their chat templates show them")
+                   "format in which the models write tool calls; auto: the one that their chat "
+                   "templates show")
         .one_of({"auto", "hermes", "llama3_json", "mistral", "none"})
         .show_default()
         .group("Models");
     app.add_option("--reasoning-parser", set_.catalogue.reasoning_parser,
-                   "how the models part what they think from their answers; auto: as their chat "
-                   "templates show it")
+                   "format in which the models mark their reasoning; auto: the one that their chat "
+                   "templates show")
         .one_of({"auto", "deepseek_r1", "mistral", "qwen3", "none"})
         .show_default()
         .group("Models");
     app.add_option("--pin", set_.catalogue.pins,
-                   "a model that is never unloaded, nor evicted from the device once it is there; "
-                   "may be repeated")
+                   "name of a model that is never unloaded, nor evicted from the device once it is "
+                   "there; may be repeated")
         .one_value()
         .group("Models");
     app.add_option("--expected-rate", set_.catalogue.expected_rates,
-                   "MODEL=RATE: how many requests a second are expected, e.g. big=0.5; models of "
-                   "which most are expected are loaded first; default: 0; may be repeated")
+                   "MODEL=RATE: expected requests per second, e.g. big=0.5; models with higher "
+                   "rates are loaded first; default: 0; may be repeated")
         .one_value()
         .group("Models");
     app.add_flag("--load-on-demand", set_.load_on_demand,
-                 "load a model when it is first asked for, not at start")
+                 "load each model at its first request instead of at the start")
         .group("Models");
   }
 
@@ -314,19 +315,19 @@ class Serve final : public Command {
         .group("Memory");
     app.add_option(
            "--weights-memory-bytes", set_.weights_bytes,
-           "memory of the device that caches weights, e.g. 40GB; default: on a GPU what all "
-           "models take, but at most three quarters of what is left, and then as it is needed "
-           "beside KV; on the CPU none, weights are read where they are")
+           "device memory that caches weights, e.g. 40GB; default on a GPU: what all models take, "
+           "but at the start at most three quarters of what is left, and later as much as KV "
+           "leaves; default on the CPU: none, weights are read in host memory")
         .in_bytes()
         .group("Memory");
     app.add_option("--max-resident-bytes", set_.catalogue.max_resident,
-                   "MODEL=BYTES: memory of the device for one model's weights, e.g. big=40GB; what "
-                   "exceeds it is streamed at every step; may be repeated")
+                   "MODEL=BYTES: device memory for one model's weights, e.g. big=40GB; weights "
+                   "that exceed it are streamed at every step; may be repeated")
         .one_value()
         .group("Memory");
     app.add_option("--weights-ring-bytes", set_.ring_bytes,
-                   "memory of the device that weights of a streamed model pass through; default: "
-                   "three of its layers, within what the model has")
+                   "device memory through which the weights of a streamed model pass; default: "
+                   "three of its layers, as part of the model's memory")
         .in_bytes()
         .group("Memory");
     app.add_option("--experts-policy", experts_policy_,
@@ -340,11 +341,11 @@ class Serve final : public Command {
 
   void declare_slices() {
     auto& app = options();
-    app.add_option("--device", set_.device, "where models run: cpu or cuda")
+    app.add_option("--device", set_.device, "device on which models run: cpu or cuda")
         .one_of({"cpu", "cuda"})
         .group("Memory")
         .show_default();
-    app.add_option("--gpu", set_.gpu, "which GPU: its number, or its name as in `nvidia-smi -L`")
+    app.add_option("--gpu", set_.gpu, "the GPU's number, or its name as in `nvidia-smi -L`")
         .check(check_gpu_option, "N|GPU-UUID")
         .group("Memory")
         .show_default();
@@ -359,18 +360,18 @@ class Serve final : public Command {
         .group("Memory")
         .show_default();
     app.add_option("--resize-interval", set_.resize_interval_seconds,
-                   "of --slices auto: seconds between changes of slices, at least; another "
-                   "division has to be better for a sixth of that")
+                   "for --slices auto: least seconds between changes of slices; another division "
+                   "must be better for a sixth of that time first")
         .range(0.1, 1e6)
         .group("Memory")
         .show_default();
     app.add_flag("--isolate", set_.isolate,
-                 "run the slices of each GPU in a process of its own, which is started again when "
-                 "it dies or hangs; MIG instances always are")
+                 "run the slices of each GPU in a worker process, which is started again when it "
+                 "dies or hangs; MIG instances always are")
         .group("Memory");
     app.add_option("--placement", placement_,
-                   "which slice serves a model that has no requests yet: bandwidth, random, "
-                   "dedicated, locality, shared")
+                   "how the slice for a model without requests is chosen: bandwidth, random, "
+                   "dedicated, locality or shared")
         .group("Memory")
         .show_default();
     links_.declare(app, "Memory");
@@ -381,27 +382,28 @@ class Serve final : public Command {
     declare_slices();
     auto& app = options();
     app.add_option("--kv-cache-memory-bytes", set_.kv_bytes,
-                   "memory for KV, e.g. 4GB; default: 1GB on the CPU; on a GPU what is left, and "
-                   "then as it is needed beside weights")
+                   "memory for KV, e.g. 4GB; default on the CPU: 1GB; default on a GPU: what is "
+                   "left at the start, and later as much as weights leave")
         .in_bytes()
         .group("Memory");
     app.add_option("--kv-host-memory-bytes", set_.kv_host_bytes,
-                   "host memory for KV of requests that give up theirs, e.g. 16GB: they come back "
-                   "without being computed again, and so do cached prefixes; default: none")
+                   "host memory to which KV of preempted requests and cached prefixes is moved, "
+                   "e.g. 16GB, so that it need not be computed again; default: none")
         .in_bytes()
         .group("Memory");
     app.add_option("--gpu-memory-utilization", set_.gpu_memory_utilization,
-                   "part of the GPU's memory that all its users together may take")
+                   "share of the GPU's memory that all processes on it together may use")
         .range(0.01, 1.0)
         .group("Memory")
         .show_default();
-    app.add_option("--kv-frame-bytes", set_.kv_frame_bytes,
-                   "size of a KV frame, one for all models; small for tiny models")
+    app.add_option(
+           "--kv-frame-bytes", set_.kv_frame_bytes,
+           "size of a KV frame, the same for all models; choose a small one for tiny models")
         .in_bytes()
         .group("Memory")
         .show_default();
     app.add_flag("--no-enable-prefix-caching", set_.no_prefix_caching,
-                 "do not share KV between requests with the same beginning")
+                 "do not share KV between requests that begin with the same tokens")
         .group("Memory");
   }
 
@@ -409,31 +411,32 @@ class Serve final : public Command {
     auto& app = options();
     rotation_.declare_policy(app, "Scheduling");
     app.add_option("--max-num-seqs", set_.engine.core.schedule.running_max,
-                   "sequences that run at once")
+                   "most sequences that run at the same time")
         .positive()
         .group("Scheduling")
         .show_default();
     app.add_option("--max-num-batched-tokens", set_.engine.core.schedule.tokens_per_step_max,
-                   "tokens of a step; longer prompts are computed in chunks")
+                   "most tokens of a step; longer prompts are computed in chunks")
         .positive()
         .group("Scheduling")
         .show_default();
     chunk_.declare(app, "Scheduling");
-    app.add_choice("--step-start", set_.engine.core.step_start, kStepStarts,
-                   "when a step of a model on its way to the GPU starts: just-in-time; or, to "
-                   "compare, all-cached (a full reload before it computes), at-once (it holds "
-                   "the GPU while it waits) or when-idle (at once where nothing runs)")
+    app.add_choice(
+           "--step-start", set_.engine.core.step_start, kStepStarts,
+           "when the first step of a model starts whose weights are still coming to the GPU: "
+           "just-in-time; or, for comparisons, all-cached (after a full reload), at-once (at once, "
+           "holding the GPU while it waits) or when-idle (at once if nothing else runs)")
         .group("Scheduling")
         .show_default("just-in-time");
     app.add_choice("--switching", set_.switching, kSwitching,
-                   "what of a model comes to the device and gives way: layers, as many as are "
-                   "needed; or, to compare, reload (all of it, before it computes) or sleep (also "
-                   "copied to host memory before it gives way)")
+                   "what a switch between models moves: layers (as many as are needed); or, for "
+                   "comparisons, reload (the whole model, before it computes) or sleep (the same, "
+                   "and the former model is copied to host memory first)")
         .group("Scheduling")
         .show_default("layers");
     app.add_option("--max-queue", set_.engine.requests_max,
-                   "requests running and waiting, on a slice or for models that are being loaded; "
-                   "more get 429")
+                   "most requests that run and wait, on each slice and for models that are being "
+                   "loaded; further ones get 429")
         .positive()
         .group("Scheduling")
         .show_default();
@@ -452,25 +455,28 @@ class Serve final : public Command {
         .one_value()  // one key each: what follows is the model
         .group("Server");
     app.add_flag("--trust-request-chat-template", set_.server.limits.api.chat_template,
-                 "requests may say chat_template, a template in place of the model's")
+                 "allow the request field chat_template, which replaces the model's template")
         .group("Server");
     app.add_option("--metrics-aliases", set_.metrics_aliases,
-                   "vllm: /metrics has what vLLM counts under its names, too, for its dashboards")
+                   "vllm: /metrics repeats the metrics that vLLM has under vLLM's names, for its "
+                   "dashboards")
         .one_of({"none", "vllm"})
         .show_default()
         .group("Server");
     app.add_option("--response-store-bytes", set_.response_bytes,
-                   "memory in which answers of /v1/responses are kept, so that clients read them "
-                   "again and go on from them (previous_response_id); 0: none are kept")
+                   "memory for answers of /v1/responses, which clients can then read again and "
+                   "continue (previous_response_id); 0: answers are not kept")
         .in_bytes()
         .group("Server")
         .show_default();
     app.add_option("--response-store-seconds", set_.response_seconds,
-                   "how long each of them is kept, where the memory lasts")
+                   "how long an answer of /v1/responses is kept at most")
         .range(1.0, 1e6)
         .group("Server")
         .show_default();
-    app.add_option("--seed", set_.server.seed, "of requests that give none").group("Server");
+    app.add_option("--seed", set_.server.seed,
+                   "seed of the random numbers for requests without a seed")
+        .group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
                    "seconds that running requests get after SIGTERM")
         .range(0.0, 1e6)
@@ -481,22 +487,22 @@ class Serve final : public Command {
   void declare_admin() {
     auto& app = options();
     app.add_option("--admin-port", set_.admin_port,
-                   "port on which models are loaded, unloaded and pinned, and the server is "
-                   "drained; 0: any free one; default: none")
+                   "port for administration: loading, unloading and pinning models, draining the "
+                   "server; 0: any free one; default: none")
         .range(0, 65535)
         .group("Admin");
     app.add_option("--admin-host", set_.admin.host,
-                   "address to listen on there; others than this machine's need --admin-key")
+                   "address of the admin port; any but this machine's needs --admin-key")
         .group("Admin")
         .show_default();
     app.add_option("--admin-key", set_.admin.keys,
-                   "key that must be sent there, as a bearer token; may be repeated")
+                   "key of the admin port, sent as a bearer token; may be repeated")
         .one_value()
         .group("Admin");
-    app.add_flag(
-           "--allow-keep-alive", set_.server.limits.api.keep_alive,
-           "requests may say Ollama's keep_alive, which has their model unloaded after them, or "
-           "pinned; they send the key of --admin-key as header x-admin-key")
+    app.add_flag("--allow-keep-alive", set_.server.limits.api.keep_alive,
+                 "allow Ollama's request field keep_alive, which unloads the model some time after "
+                 "the request, or pins it; with --admin-key the request must have that key in the "
+                 "header x-admin-key")
         .group("Admin");
   }
 
@@ -507,10 +513,9 @@ class Serve final : public Command {
            "send a trace of every request to this OpenTelemetry collector, as OTLP in JSON, "
            "e.g. http://127.0.0.1:4318 (no https://); without a path: /v1/traces")
         .group("Tracing");
-    app.add_option(
-           "--otlp-sample-ratio", set_.otlp_sample_ratio,
-           "part of the requests that are traced; one with a header `traceparent` is traced "
-           "if that says so")
+    app.add_option("--otlp-sample-ratio", set_.otlp_sample_ratio,
+                   "share of requests that are traced; for a request with a header `traceparent` "
+                   "that header decides")
         .range(0.0, 1.0)
         .group("Tracing")
         .show_default();

@@ -60,11 +60,11 @@ class Simulate final : public Command {
     app.add_option("--model-config", configs_,
                    "config.json of a model (or its folder); may be repeated");
     app.add_option("--max-resident-bytes", resident_,
-                   "device memory for a model's weights; one that has more is streamed: a size for "
-                   "all, or one for each --model-config, 0 for what there is")
+                   "device memory for a model's weights, beyond which it is streamed: one size for "
+                   "all models, or one for each --model-config; 0: no limit")
         .in_bytes();
     app.add_option("--weights-ring-bytes", ring_bytes_,
-                   "device memory through which a streamed model's other weights pass, of that")
+                   "part of that memory through which the model's other weights pass")
         .in_bytes();
     app.add_option("--kv-cache-memory-bytes", kv_bytes_, "device memory for KV")
         .in_bytes()
@@ -83,11 +83,12 @@ class Simulate final : public Command {
     auto& app = options();
     rotation_.declare_policy(app);
     rotation_.declare(app);
-    app.add_option("--max-num-seqs", simulation_.schedule.running_max, "sequences that run at once")
+    app.add_option("--max-num-seqs", simulation_.schedule.running_max,
+                   "most sequences that run at the same time")
         .positive()
         .show_default();
     app.add_option("--max-num-batched-tokens", simulation_.schedule.tokens_per_step_max,
-                   "tokens of a step")
+                   "most tokens of a step")
         .positive()
         .show_default();
     chunk_.declare(app);
@@ -98,25 +99,26 @@ class Simulate final : public Command {
     auto& app = options();
     app.add_option("--trace", trace_, "a trace file (Azure, Mooncake, ShareGPT, lengths, GenAI)")
         .existing_file();
-    app.add_option(
-           "--num-prompts", requests_,
-           "requests at most; 0: the whole trace, which is repeated where arrivals are made")
+    app.add_option("--num-prompts", requests_,
+                   "most requests; 0: the whole trace, repeated if arrivals are generated")
         .non_negative()
         .show_default();
-    app.add_option("--request-rate", rate_,
-                   "arrivals a second, without a trace or for its lengths: replaces its arrivals")
+    app.add_option(
+           "--request-rate", rate_,
+           "generated arrivals per second, without a trace or instead of the trace's arrivals")
         .non_negative()
         .show_default();
     app.add_option("--burstiness", burstiness_,
-                   "of arrivals at --request-rate: shape of the Gamma distribution of their gaps; "
-                   "1: Poisson, smaller: in bursts")
+                   "for --request-rate: shape of the gaps' Gamma distribution; 1 is Poisson, "
+                   "smaller values come in bursts")
         .show_default();
-    app.add_option("--speed", speed_, "a trace's arrivals come this much faster")
+    app.add_option("--speed", speed_, "factor by which the trace's arrivals come faster")
         .positive()
         .show_default();
     app.add_option("--at-once", at_once_,
-                   "instead: so many requests at once, for each --model-config, all of the lengths "
-                   "that --input-len and --output-len give, one for all or one for each")
+                   "instead of arrivals over time: number of requests that come at the start, for "
+                   "each --model-config; --input-len and --output-len give their lengths, one "
+                   "value for all or one for each")
         .non_negative();
     app.add_option("--input-len", input_, "mean prompt tokens without a trace")
         .positive()
@@ -124,7 +126,7 @@ class Simulate final : public Command {
     app.add_option("--output-len", output_, "mean output tokens without a trace")
         .positive()
         .show_default();
-    app.add_option("--seed", seed_, "same seed, same report").show_default();
+    app.add_option("--seed", seed_, "seed; the same seed gives the same report").show_default();
   }
 
   void declare_fleet() {

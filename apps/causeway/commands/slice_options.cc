@@ -13,13 +13,13 @@ namespace {
 
 void SliceOptions::declare(Options& app, const std::string& models) {
   app.add_option("--model-config", config_files_, models).one_value().existing_file();
-  app.add_option("--device", device_, "where: cpu or cuda").one_of({"cpu", "cuda"}).show_default();
-  app.add_option("--gpu", gpu_, "which GPU").non_negative();
+  app.add_option("--device", device_, "device: cpu or cuda").one_of({"cpu", "cuda"}).show_default();
+  app.add_option("--gpu", gpu_, "number of the GPU").non_negative();
   app.add_option("--modelled-link", modelled_link_,
-                 "on the CPU: bytes per second that a modelled link gives; 0: none is modelled")
+                 "on the CPU: bytes per second of a modelled link; 0: no link is modelled")
       .range(0.0, 1e12);
   app.add_option("--modelled-links", modelled_links_,
-                 "on the CPU: devices with a modelled link each; see --links")
+                 "on the CPU: number of devices, each with a modelled link; see --links")
       .range(1, 8)
       .show_default();
   links_.declare(app, "Links");

@@ -15,20 +15,21 @@ Result<engine::StepStart> find_start(const std::string& name) {
 }  // namespace
 
 void SwitchingOptions::declare(Options& app, const std::string& group) {
-  app.add_option(
-         "--step-start", start_,
-         "when a step of a model on its way starts: just-in-time, all-cached (reload, then "
-         "compute), at-once (it holds the device while it waits) or when-idle (at once where "
-         "nothing runs); default: just-in-time, or when-idle with --hybrid-gemm")
+  app.add_option("--step-start", start_,
+                 "when the first step of a model starts whose weights are still coming: "
+                 "just-in-time, all-cached (after a full reload), at-once (holding the device "
+                 "while it waits) or when-idle (at once if nothing else runs); default: "
+                 "just-in-time, or when-idle with --hybrid-gemm")
       .group(group);
-  app.add_option("--switching", switching_,
-                 "what of a model comes and gives way: layers, as many as are needed; reload: all "
-                 "of it; sleep: all of it, which is copied to host memory first")
+  app.add_option(
+         "--switching", switching_,
+         "what a switch between models moves: layers (as many as are needed), reload (the whole "
+         "model) or sleep (the same, and the former model is copied to host memory first)")
       .group(group)
       .show_default();
   app.add_flag("--hybrid-gemm", hybrid_gemm_,
-               "a step reads at home what of its model has not arrived, as C2CServe's HybridGEMM, "
-               "instead of waiting for it")
+               "let a step read weights at home that have not arrived, as C2CServe's HybridGEMM "
+               "does, instead of waiting for them")
       .group(group);
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "topology/render.h"
 #include "topology/snapshot.h"
 #include "transfer/device_prober.h"
+#include "transfer/link_map_part.h"
 #include "transfer_machine.h"
 
 namespace causeway::app {
@@ -58,21 +58,23 @@ Result<Measured> measure(const Machine& machine, const Clock& clock) {
   return measured;
 }
 
-// A map counts GPUs by their bus ids, and is about all of them.
+// The devices in the order in which a map counts GPUs.
 Result<std::vector<device::Device*>> in_order_of_ids(const Machine& machine,
                                                      const TransferMachine& gpus) {
-  std::map<std::string, device::Device*> by_id;
+  std::vector<std::string> seen, all;
   for (int ordinal = 0; ordinal < gpus.cuda->gpus(); ++ordinal) {
     CAUSEWAY_ASSIGN(const device::CudaGpu gpu, gpus.cuda->describe(ordinal));
-    by_id[topology::normal_pci_id(gpu.pci_id)] = gpus.pointers()[static_cast<std::size_t>(ordinal)];
+    seen.push_back(topology::normal_pci_id(gpu.pci_id));
   }
-  if (by_id.size() != machine.gpus.size()) {
-    return invalid_argument("the links were not measured for a map: it is about all " +
-                            std::to_string(machine.gpus.size()) + " GPUs, and this process uses " +
-                            std::to_string(by_id.size()) + "; unset CUDA_VISIBLE_DEVICES");
+  for (const topology::Gpu& gpu : machine.gpus) {
+    all.push_back(topology::normal_pci_id(gpu.pci_id));
+  }
+  auto order = transfer::order_for_map(seen, all);
+  if (!order.ok()) {
+    return invalid_argument(order.error().message + "; unset CUDA_VISIBLE_DEVICES");
   }
   std::vector<device::Device*> devices;
-  for (const auto& [id, device] : by_id) devices.push_back(device);
+  for (const std::size_t index : *order) devices.push_back(gpus.pointers()[index]);
   return devices;
 }
 
@@ -185,11 +187,11 @@ class Topology final : public Command {
     options().add_flag("--json", json_, "print JSON, which --from reads");
     measure_option_ =
         options().add_flag("--measure,!--no-measure", measure_,
-                           "measure the links when there is a GPU: about a second and 512 MiB of "
-                           "GPU and host memory each (default: on); named, it also learns which "
-                           "links help each other, and keeps that for transfers");
+                           "measure the links of GPUs: about a second, and 512 MiB of GPU and host "
+                           "memory for each (default: on); if given on the command line it also "
+                           "measures sets of links, and keeps that link map for transfers");
     options()
-        .add_option("--link-map-dir", link_map_folder_, "where the latter is kept")
+        .add_option("--link-map-dir", link_map_folder_, "folder in which that link map is kept")
         .show_default();
     options()
         .add_option("--from", from_, "show a recorded topology instead of this machine's")

@@ -86,7 +86,7 @@ class WorkerCommand final : public Command {
         clock_(clock) {
     options()
         .add_option("--worker-socket", socket_,
-                    "number of the descriptor that is the connection to the server")
+                    "number of the file descriptor that is connected to the server")
         .non_negative();
   }
 

@@ -1,10 +1,10 @@
 // What the forward pass makes of a GPU: decode against the HBM's read bandwidth, prefill against
 // cuBLASLt's bf16 peak, both measured in the same run. Weights and KV are random, made on the spot.
 //
-// Beside decode's floor, further figures of the same run: "chain_read", the step's bytes read by a
-// chain of dependent kernels that do nothing else (decode_chain.h, kernels/bench/cuda_chain.h), and
-// "bulk_read", all weights read by one such kernel: the limit, by ordinary loads, is not all that
-// memory gives.
+// Decode has two further limits of the same run. "chain_read": the step's bytes read by a chain of
+// dependent kernels that do nothing else (model/decode_chain.h, bench/kernels/cuda_chain.h).
+// "bulk_read": all weights read by one such kernel, because the limit, which is measured with
+// ordinary loads, is not the most that the memory gives.
 #pragma once
 
 #include <vector>

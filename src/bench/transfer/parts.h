@@ -1,5 +1,5 @@
-// The parts of `causeway bench transfer`: each a file, each a function that adds its rows. What the
-// issue of the house demands of a part is the row's bar.
+// The parts of `causeway bench transfer`: each is a file with a function that adds its rows. A
+// row's bar is what the project demands of that part.
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // Inputs that come late, for tests of kernels that chain by programmatic dependent launch
 // (kernels/cuda_launch.cuh): poison lies in their place until the kernels behind have been enqueued
-// and had time to start; only then a kernel in front writes them. Who reads before it waits for its
-// predecessor, reads poison.
+// and had time to start; only then a kernel in front writes them. A kernel that reads before it
+// waits for its predecessor reads poison.
 //
 //   Late late;                          one for many uses: it keeps its memory
 //   late.clear();

@@ -16,17 +16,18 @@ struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;
-  std::int64_t reasoning_tokens = -1;  // among completion_tokens; -1: not told
+  // The part of the completion tokens that is reasoning; -1: not reported.
+  std::int64_t reasoning_tokens = -1;
 };
 
-// The text of one choice to be told: all of it, or what is new.
+// A part of one choice for the answer: all of it, or what is new.
 struct ChoiceText {
   std::size_t index = 0;
   std::string_view text;
   std::span<const PlacedToken> tokens;  // for log-probabilities and ids
-  std::string_view finish_reason;       // "": null, more follows
+  std::string_view finish_reason;       // "": null, because more follows
   std::span<const text::ToolCallDelta> calls;
-  // Of the prompt: told with the whole answer, or with the first piece of it.
+  // Of the prompt, for the answer's start: the ids of its tokens, and their log-probabilities.
   std::span<const TokenId> prompt_tokens;
   std::span<const PlacedToken> prompt_scores;
   std::string_view reasoning = {};
@@ -44,15 +45,15 @@ class AnswerWriter {
     std::int64_t created_unix_seconds = 0;
     std::string_view model;
     bool logprobs = false;
-    bool echoed_logprobs = false;       // those of the prompt come before the answer's
-    std::int32_t top_logprobs = 0;      // the most that are told for a token of a completion
+    bool echoed_logprobs = false;       // with logprobs: those of the prompt come first
+    std::int32_t top_logprobs = 0;      // the most that are written for a token of a completion
     std::int32_t prompt_logprobs = -1;  // of the prompt, in vLLM's form; -1: none
-    bool token_ids = false;             // tells those of prompt and answer, as vLLM does
+    bool token_ids = false;             // of prompt and answer, as vLLM has them
     bool tokens_as_ids = false;         // log-probabilities spell tokens as "token_id:5"
-    std::uint64_t call_ids = 0;         // decides the ids of calls of tools
+    std::uint64_t call_ids = 0;         // determines the ids of tool calls
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
-    bool reasoning = false;      // messages have "reasoning_content", null where there is none
-    bool include_usage = false;  // each event has "usage": null, and a last one the numbers
+    bool reasoning = false;      // messages have `reasoning_content`, which may be null
+    bool include_usage = false;  // events have "usage": null, and the last one has the numbers
   };
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
   AnswerWriter(const Head& head, const text::Tokenizer& tokenizer);
@@ -64,7 +65,7 @@ class AnswerWriter {
   void append_event(std::string& out, const ChoiceText& choice,
                     const Usage* so_far = nullptr) const;
   void append_usage_event(std::string& out, const Usage& usage) const;
-  // The whole answer of a request that did not ask for a stream.
+  // The whole answer to a request without a stream.
   void append_answer(std::string& out, std::span<const ChoiceText> choices,
                      const Usage& usage) const;
 

@@ -16,16 +16,16 @@
 
 namespace causeway::server {
 
-// A token with its place in the text, for log-probabilities.
+// A token and its offset in the text, for log-probabilities.
 struct PlacedToken {
   request::OutputToken token;
-  std::int64_t text_offset = 0;  // in characters, of the choice's text
+  std::int64_t text_offset = 0;  // in characters of the choice's text
 };
 
-// How a model writes what is not content.
+// How the model marks tool calls and reasoning in its text.
 struct AnswerFormats {
-  text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // for requests that give tools
-  text::ReasoningParser::Options reasoning = {};                  // for those that chat
+  text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;  // for requests with tools
+  text::ReasoningParser::Options reasoning = {};                  // for chats
 };
 
 // One thread at a time. The tokenizer must outlive it.
@@ -34,17 +34,16 @@ class Choice {
   Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
          const AnswerFormats& formats = {});
 
-  // Its text comes behind so many characters of another: text offsets count from there.
+  // The choice's text follows this many characters of other text: text offsets count from there.
   void begin_behind(std::int64_t characters) { characters_ = characters; }
-  // Takes tokens up to the one that completes a stop string; later ones are dropped. Appends the
-  // text that became certain, and the tokens taken when their log-probabilities or ids were asked
-  // for.
+  // Takes tokens up to the one that completes a stop string; later ones are dropped. Appends text
+  // that cannot change any more, and the tokens, if their log-probabilities or ids are wanted.
   void push(std::vector<request::OutputToken> tokens);
-  // The engine's last word. kCancelled after a stop string is a stop.
+  // The engine has ended the choice. kCancelled after a stop string counts as a stop.
   void finish(request::FinishReason reason);
 
-  // The text that came since the last call. ToolCallDelta::text_before counts bytes of the text
-  // that is taken together with the calls.
+  // The text since the last call. ToolCallDelta::text_before counts bytes of the text that is taken
+  // together with the calls.
   std::string take_text() { return std::exchange(text_, {}); }
   std::string take_reasoning();
   std::vector<PlacedToken> take_tokens() { return std::exchange(tokens_, {}); }
@@ -58,35 +57,35 @@ class Choice {
   bool stopped() const { return matcher_.stopped(); }
   bool finished() const { return finished_; }
   std::int64_t generated() const { return generated_; }
-  // Of these, up to the one that ends the closing mark; of a token whose text is held back it is
-  // not known yet.
+  // How many of the tokens are reasoning, up to the one that ends the closing mark. A token whose
+  // text is held back is not counted yet.
   std::int64_t reasoning_tokens() const { return thinking_ ? thinking_->tokens : 0; }
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
-  // "stop", "length", "tool_calls" (a stop behind calls), or "" when it ended otherwise.
+  // "stop", "length", "tool_calls" (a stop after calls), or "" for any other end.
   std::string_view finish_reason() const { return finish_reason_; }
 
  private:
-  // Of a model that thinks: what parts its text, and the tokens of which it is not known yet
-  // whether they are of thinking.
+  // For a model that reasons: the parser of its text, and the tokens of which it is not known yet
+  // whether they are reasoning.
   struct Thinking {
     struct Unsure {
-      std::int64_t start = 0;  // of its text, in bytes of the whole text
+      std::int64_t start = 0;  // where its text begins, in bytes of the whole text
       std::optional<PlacedToken> token;
     };
     text::ReasoningParser parser;
-    TokenId open = -1, close = -1;  // its marks, where they are tokens
-    bool told = true;               // false: it is left out
-    bool tells_tokens = true;       // those of it, too: a response's are of its text alone
-    std::int64_t pushed = 0;        // bytes
+    TokenId open = -1, close = -1;  // the marks, if they are tokens
+    bool told = true;               // false: reasoning is left out of the answer, with its tokens
+    bool tells_tokens = true;       // false: a response has the tokens of its text alone
+    std::int64_t pushed = 0;        // bytes of text
     std::deque<Unsure> unsure = {};
     std::int64_t tokens = 0;
-    std::string text = {};  // to be told
+    std::string text = {};  // text for the answer
   };
-  // Of a request that gives tools: what takes calls out of its text.
+  // For a request with tools: the parser that takes calls out of the text.
   struct Tools {
     text::ToolCallParser parser;
-    TokenId mark = -1;  // begins calls, and is part of the text although it may be special
-    std::vector<text::ToolCallDelta> calls = {};  // to be told
+    TokenId mark = -1;  // begins calls, and is part of the text even if it is a special token
+    std::vector<text::ToolCallDelta> calls = {};  // calls for the answer
   };
 
   void add_text(std::string text);
@@ -94,7 +93,7 @@ class Choice {
   void add_content(std::string text);
   void take_parsed();
   bool is_mark(TokenId token) const;
-  // A token of a piece of text. Its log-probability is kept until it may be told.
+  // Adds a token and its text. Its log-probability is kept until it may be sent.
   void place(request::OutputToken token, std::string_view piece);
   void settle(bool finished);
 
@@ -102,10 +101,10 @@ class Choice {
   text::Detokenizer detokenizer_;
   StopMatcher matcher_;
   bool skip_special_;
-  std::unique_ptr<Tools> tools_;        // null: none are called
-  std::unique_ptr<Thinking> thinking_;  // null: all is content
-  bool keeps_tokens_;                   // for log-probabilities or ids
-  bool echo_only_;                      // nothing that is generated is told
+  std::unique_ptr<Tools> tools_;        // null: the request has no tools
+  std::unique_ptr<Thinking> thinking_;  // null: all text is content
+  bool keeps_tokens_;                   // log-probabilities or ids are wanted
+  bool echo_only_;                      // nothing that is generated is sent
   std::int64_t min_tokens_;
   bool finished_ = false;
   std::int64_t generated_ = 0;

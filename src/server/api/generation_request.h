@@ -33,13 +33,13 @@ struct ApiLimits {
   std::size_t tool_name_bytes_max = 128;
   std::size_t tokenize_bytes_max = std::size_t{64} << 20;  // of an answer of /tokenize
   std::size_t echo_bytes_max = std::size_t{16} << 20;      // of prompts told again, all choices
-  // Of the prompt tokens of all choices, the best beside each counted.
+  // Over the prompt tokens of all choices, counting the best tokens of each.
   std::int64_t prompt_logprobs_max = 1 << 18;
   std::size_t embedded_max = 2048;              // inputs
   std::int64_t embedded_numbers_max = 1 << 22;  // of the embeddings of one answer
-  bool keep_alive = false;                      // how long its model stays
-  bool chat_template = false;                   // instead of the model's
-  bool keeps_responses = false;                 // those of /v1/responses that may be kept are
+  bool keep_alive = false;                      // requests may say how long their model stays
+  bool chat_template = false;    // requests may bring a template instead of the model's
+  bool keeps_responses = false;  // answers of /v1/responses are kept if they may be
 };
 
 enum class Endpoint { kChat, kCompletions, kEmbeddings, kResponses };
@@ -49,17 +49,17 @@ struct ChatBody;
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
-// How an answer is told: what is needed until its end. The rest of a request only prepare() reads.
+// How an answer is written; needed until its end. Only prepare() reads the rest of a request.
 struct AnswerOptions {
   Endpoint endpoint = Endpoint::kChat;
   bool stream = false;
   bool include_usage = false;
-  bool continuous_usage = false;  // each event tells the usage so far; with include_usage
+  bool continuous_usage = false;  // with include_usage: each event has the usage so far
   bool base64 = false;            // kEmbeddings
   std::int32_t n = 1;
   std::optional<std::int64_t> dimensions;  // kEmbeddings: the first; empty: all
-  // How long its model is to stay after it has ended, where ApiLimits::keep_alive; below zero: for
-  // ever.
+  // How long the model should stay after the answer has ended, if ApiLimits::keep_alive; below
+  // zero: for ever.
   std::optional<Nanos> keep_alive;
 };
 
@@ -68,9 +68,9 @@ struct GenerationRequest : AnswerOptions {
   GenerationRequest(GenerationRequest&&) noexcept;
   GenerationRequest& operator=(GenerationRequest&&) noexcept;
   ~GenerationRequest();
-  // `echo` with `logprobs` tells those of the prompt, too.
+  // With `echo`, `logprobs` includes those of the prompt.
   bool echoes_logprobs() const { return echo && top_logprobs >= 0; }
-  // What the engine is asked for: request::SamplingParams::prompt_logprobs.
+  // The value for request::SamplingParams::prompt_logprobs.
   std::int32_t prompt_top() const {
     return std::max(prompt_logprobs, echoes_logprobs() ? top_logprobs : -1);
   }
@@ -80,12 +80,12 @@ struct GenerationRequest : AnswerOptions {
     if (endpoint == Endpoint::kEmbeddings || endpoint == Endpoint::kResponses) return "input";
     return endpoint == Endpoint::kChat ? "messages" : "prompt";
   }
-  // A template renders a conversation, and a message answers it.
+  // Whether a template renders a conversation, and a message answers it.
   bool chats() const { return endpoint == Endpoint::kChat || endpoint == Endpoint::kResponses; }
 
   std::string model;
 
-  // Empty: the model's default, else the API's.
+  // Empty: the model's default or, without one, the API's.
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
   std::optional<std::int32_t> top_k;
   float presence_penalty = 0.0f;
@@ -109,27 +109,27 @@ struct GenerationRequest : AnswerOptions {
   std::optional<bool> add_special_tokens;
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the answer goes on where the last message ends
-  bool include_reasoning = true;        // it is told, beside the content
-  bool calls_tools = false;  // the template is given tools, and calls are taken out of the text
+  bool include_reasoning = true;        // the answer has `reasoning_content` beside the content
+  bool calls_tools = false;  // the template gets tools, and calls are taken out of the text
   bool parallel_tool_calls = true;
-  bool forces_call = false;  // with calls_tools: the answer is calls and nothing else
-  std::string forced_tool;   // the one that is to be called; empty: any
-  // What the answer must match, and the field that says so; with forces_call prepare() makes it.
+  bool forces_call = false;  // with calls_tools: the answer consists of calls only
+  std::string forced_tool;   // the tool that must be called; empty: any
+  // What the answer must match, and the field that asks for it. With forces_call prepare() makes
+  // it.
   std::optional<request::ConstraintText> constraint;
   std::string constraint_field;
   std::int32_t priority = 0;  // as request::Request: larger runs first
   request::Pooling pooling = request::Pooling::kNone;  // kEmbeddings
 
-  // kResponses. The answer is to be kept, and the conversation goes on from one that was: both
-  // where ApiLimits::keeps_responses.
+  // For kResponses, if ApiLimits::keeps_responses: whether the answer is kept; and the id of the
+  // kept answer that the conversation continues.
   bool store = false;
-  std::string previous_response;  // an id, "resp_…"; empty: none
-  // Members of its answer that say again what was asked for, as JSON:
-  // "instructions":…,"metadata":…
+  std::string previous_response;  // "resp_…"; empty: none
+  // JSON members of the answer that repeat the request: "instructions":…,"metadata":…
   std::string response_echo;
 
-  std::unique_ptr<ChatBody> chat;  // of one that chats()
-  std::vector<Prompt> prompts;     // of the others
+  std::unique_ptr<ChatBody> chat;  // for endpoints that chat
+  std::vector<Prompt> prompts;     // for the other endpoints
 };
 
 // Never throws. On an error `out` is in an unspecified state.

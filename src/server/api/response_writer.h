@@ -44,23 +44,24 @@ class ResponseWriter {
     float temperature = 1.0f;
     float top_p = 1.0f;
     bool logprobs = false;
-    bool kept = false;           // take_whole() is asked for
-    std::uint64_t call_ids = 0;  // decides the ids of calls
+    bool kept = false;           // take_whole() will be called
+    std::uint64_t call_ids = 0;  // determines the ids of calls
     text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
   };
   // The tokenizer spells tokens for log-probabilities; it must outlive this.
   ResponseWriter(const Head& head, const text::Tokenizer& tokenizer);
 
-  // The events of what is new; the first time, those that begin the answer before them.
+  // The events for new text; the first call begins with the events that open the answer.
   void append_news(std::string& out, const ChoiceText& news);
-  // The events that end the answer, after all of it: its last item's, and one that has it whole.
+  // The events at the end of the answer: those that close its last item, and one with the whole
+  // answer.
   void append_end(std::string& out, const Usage& usage, std::int64_t now_unix_seconds);
-  // The event that ends one that failed.
+  // The event that ends a failed answer.
   void append_failure(std::string& out, const ApiError& error);
-  // Instead of events: the whole answer, of which `all` is the one choice.
+  // The whole answer instead of events; `all` is the only choice.
   void append_answer(std::string& out, const ChoiceText& all, const Usage& usage,
                      std::int64_t now_unix_seconds);
-  // After the end: all of the answer, as append_answer() writes it. Once; Head::kept.
+  // The whole answer, as append_answer() writes it. Call it once, after the end; needs Head::kept.
   std::string take_whole() { return std::exchange(whole_, {}); }
 
  private:
@@ -68,9 +69,9 @@ class ResponseWriter {
   struct Item {
     Kind kind = Kind::kMessage;
     std::string id = {};
-    std::string begin = {};     // JSON of what is known from its start; its status closes it
-    std::string text = {};      // or arguments
-    std::string logprobs = {};  // of the text: JSON, without brackets
+    std::string begin = {};     // JSON of what is known at its start; its status follows at the end
+    std::string text = {};      // the text, or the arguments
+    std::string logprobs = {};  // JSON of the text's log-probabilities, without brackets
   };
   struct Outcome {
     std::string_view status;
@@ -80,7 +81,7 @@ class ResponseWriter {
   };
 
   void append_begin(std::string& out);
-  // Ends the last item, and the answer.
+  // Closes the last item and the answer.
   Outcome finish(std::string& out, const Usage& usage, std::int64_t now_unix_seconds);
   void append_text(std::string& out, std::string_view text);
   void append_reasoning(std::string& out, std::string_view text);
@@ -88,7 +89,7 @@ class ResponseWriter {
   // A message or reasoning.
   void open_text(std::string& out, Kind kind);
   void open(std::string& out, Item item);
-  // Of the open item.
+  // Closes the open item.
   void close(std::string& out, std::string_view status);
   void close_text(std::string& out);
   void append_part(std::string& out) const;
@@ -110,11 +111,11 @@ class ResponseWriter {
   std::string whole_;
   std::string_view finish_reason_;
   bool begun_ = false;
-  bool said_ = false;          // a message or a call
+  bool said_ = false;          // a message or a call was opened
   std::int64_t sequence_ = 0;  // of the next event
-  std::int64_t items_ = 0;     // opened
-  std::string closed_;         // JSON of those that have ended, separated by commas
-  std::optional<Item> open_;   // the last
+  std::int64_t items_ = 0;     // items that were opened
+  std::string closed_;         // JSON of the closed items, separated by commas
+  std::optional<Item> open_;   // the last item
   std::string held_logprobs_;  // of tokens whose text has not come yet
 };
 

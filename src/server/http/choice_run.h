@@ -1,4 +1,4 @@
-// One choice on its way through the engine: its text, its times, its end.
+// One choice of an answer while the engine generates it: its text, its times and its end.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 namespace causeway::server {
 
 struct ChoiceRun {
-  // The new part of a choice, owned.
+  // The new part of a choice's text; owns it.
   struct News {
     std::string text;
     std::vector<PlacedToken> tokens;
@@ -30,11 +30,11 @@ struct ChoiceRun {
       return {index, text, tokens, finish_reason, calls, prompt_ids, prompt_scores, reasoning};
     }
   };
-  // What is to be told of the prompt.
+  // What the answer repeats of the prompt.
   struct ToldPrompt {
     std::vector<TokenId> ids;
-    std::string_view echo;  // its text; Prepared has it
-    // Its first token, then the others as they come.
+    std::string_view echo;  // the prompt's text, which Prepared owns
+    // The prompt's first token, then the others as their scores come.
     std::vector<request::OutputToken> scores;
   };
 
@@ -61,17 +61,17 @@ struct ChoiceRun {
     return *told_prompt;
   }
 
-  // `text`, the prompt's, which outlives this, is to be told first.
+  // Has the prompt's text repeated at the start of the answer. `text` must outlive this object.
   void set_echo(std::string_view text);
 
-  // An output that came at `at`. Closes at the end or at a stop string; an error when the engine
-  // could not finish it.
+  // Takes an output that came at `at`. The choice closes at its end or at a stop string. An error:
+  // the engine could not finish it.
   MaybeError absorb(request::Output output, Nanos at, Metrics& metrics);
   void tell_switch(const request::ModelSwitch& switched, Metrics& metrics) const;
   void take_times(request::Output& output);
   void close(Ending ending, Nanos at, Metrics& metrics);
 
-  // The trace of a choice that is closed, or was never open.
+  // The trace of the choice, which must be closed or never have been open.
   ChoiceTrace trace() const;
 
   bool has_news() const { return choice.has_news() || (choice.finished() && !end_told); }
@@ -81,11 +81,11 @@ struct ChoiceRun {
   const fleet::CatalogueEntry* model;
   std::int64_t prompt_tokens;
   std::int64_t max_tokens;
-  std::unique_ptr<ToldPrompt> told_prompt;  // null: nothing of it, or it has been told
+  std::unique_ptr<ToldPrompt> told_prompt;  // null: the prompt is not repeated, or was already
   request::Slo slo;
   Nanos arrival;
   Nanos submitted{-1};
-  Nanos held, weights;  // as the engine's outputs have them
+  Nanos held, weights;  // from the engine's outputs
   Nanos queued{-1};
   Nanos first_token{-1};
   Nanos last_token{-1};
@@ -94,10 +94,10 @@ struct ChoiceRun {
   std::int32_t preemptions = 0;
   std::int32_t resumes = 0;
   bool open = false;        // submitted, not ended
-  bool introduced = false;  // its role has been told
+  bool introduced = false;  // its role has been sent
   bool end_told = false;
 };
-// Thousands are alive at a time: what few of them need is behind a pointer.
+// Thousands of these exist at the same time, so members that few of them need are behind pointers.
 static_assert(sizeof(ChoiceRun) <= 448);
 
 }  // namespace causeway::server

@@ -34,20 +34,20 @@ class Connection {
   // Waits for a request's first byte; false: the client left, or was idle too long.
   asio::awaitable<bool> wait_for_request();
   asio::awaitable<MaybeError> read_head(Parser& parser);
-  // Tells the client to go on first, if it waits for that.
+  // Reads the body; tells the client to continue first, if it waits for that.
   asio::awaitable<MaybeError> read_body(Parser& parser, bool expects_continue);
-  // All of it; false when the client has gone or does not read.
+  // Writes all of it; false: the client has gone or does not read.
   asio::awaitable<bool> write(std::span<const asio::const_buffer> pieces);
   asio::awaitable<bool> write(std::string_view bytes);
-  // Ends the sending side, takes what the client still sends for a moment (else it might never see
-  // the answer), and closes.
+  // Closes the sending side, reads for a moment what the client still sends (otherwise it might
+  // never see the answer), and closes the connection.
   asio::awaitable<void> close();
 
-  // While a request is served: reads ahead, so that a client that leaves is noticed. news() is set
-  // when that happens. Every watch() is followed by unwatch() before anything else is read.
+  // Reads ahead while a request is served, and sets news() when the client leaves. Every watch()
+  // must be followed by unwatch() before anything else is read.
   void watch();
   asio::awaitable<void> unwatch();
-  // The client has closed its sending side, or more.
+  // The client has closed at least its sending side.
   bool peer_gone() const { return peer_gone_; }
   Event& news() { return news_; }
 
@@ -55,29 +55,31 @@ class Connection {
   void wake_at(Nanos at) { wake_at_ = at; }
   // Called by the worker now and then.
   void sweep(Nanos now);
-  // Ends the running generation, or (`all`) whatever this connection does.
+  // Ends the present generation or, with `all`, whatever the connection does.
   void abort(bool all);
   bool aborted() const { return aborted_; }
-  // Called by the worker, which has taken it from its idle ones: others need its place.
+  // Called by the worker, which has removed it from the idle connections, because another
+  // connection needs its place.
   void close_idle();
-  // Makes a write that hangs end.
+  // Ends a write that hangs.
   void give_up_writing() { cancel(); }
 
  private:
   void cancel();
-  // So that a connection that waits has none.
+  // Releases the buffer if it is empty, so that waiting connections have none.
   void drop_empty_buffer();
   void read_ahead();
   void end_watch(const boost::system::error_code& error);
   void limit(Nanos duration);
-  // Ends the limit; whether it had passed.
+  // Ends the time limit, and returns whether it had passed.
   bool unlimit();
 
   ServerContext& context_;
   Worker& worker_;
   tcp::socket socket_;
   const Door door_;
-  // Bounded: the line before a chunk, which the parser bounds by nothing, must fit in it.
+  // Bounded, because the line before a chunk, whose length the parser does not limit, must fit in
+  // it.
   boost::beast::flat_buffer buffer_;
   Event news_;
   Event watch_ended_;
@@ -89,9 +91,9 @@ class Connection {
   bool peer_gone_ = false;
   bool aborted_ = false;
   bool closing_ = false;
-  bool gives_way_ = false;  // as close_idle() said
+  bool gives_way_ = false;  // close_idle() was called
   Worker::Place place_;
-  std::optional<Worker::Place> idle_;  // while it waits for a request
+  std::optional<Worker::Place> idle_;  // set while it waits for a request
 };
 
 }  // namespace causeway::server

@@ -30,34 +30,34 @@ struct ServerContext {
 
   const ServerOptions& options;
   const Clock& clock;
-  fleet::Fleet* fleet = nullptr;  // from start() to stop()
+  fleet::Fleet* fleet = nullptr;  // set from start() to stop()
   Metrics* metrics = nullptr;
-  TraceExporter* traces = nullptr;              // null: none are sent
-  ModelWatch models;                            // followed by `followers`
-  KeptModels kept;                              // by what requests say, where they may
+  TraceExporter* traces = nullptr;              // null: no traces are sent
+  ModelWatch models;                            // for clients that follow the models
+  KeptModels kept;                              // what `keep_alive` of requests asked for
   ResponseStore responses;                      // answers of /v1/responses that are kept
   asio::thread_pool* pool = nullptr;            // prepares requests
-  std::unique_ptr<grammar::Compiler> compiler;  // from start() to stop(), with the workers
+  std::unique_ptr<grammar::Compiler> compiler;  // set from start() until the workers have ended
   std::atomic<bool> draining{false};
   std::atomic<bool> probing{false};  // a check by /health?deep=1 is under way
   std::atomic<std::uint64_t> draws{0};
 
-  // The next of a sequence that options.seed decides; any thread.
+  // The next number of a sequence that options.seed determines. Any thread.
   std::uint64_t draw() { return mix64(mix64(options.seed) + draws.fetch_add(1)); }
 
-  // How many connections and generations there are, and a wait for fewer.
+  // The number of connections and generations, and a wait until there are fewer.
   std::mutex mutex;
   std::condition_variable changed;
   std::int64_t connections = 0;        // all
-  std::int64_t admin_connections = 0;  // of these, by the admin port
+  std::int64_t admin_connections = 0;  // the part of `connections` of the admin port
   std::int64_t generations = 0;
-  std::int64_t followers = 0;  // of what becomes of models
+  std::int64_t followers = 0;  // clients that follow the models
 };
 
 // Counts one connection or generation while it lives.
 class Counted {
  public:
-  struct Already {};  // it has been counted
+  struct Already {};  // the caller has counted it already
 
   Counted(ServerContext& context, std::int64_t ServerContext::*count)
       : Counted(context, count, Already()) {
@@ -79,8 +79,8 @@ class Counted {
   std::int64_t ServerContext::*count_;
 };
 
-// Runs `work` on a preparing thread and resumes on the worker's. `work` belongs to the awaiting
-// coroutine, which does nothing else meanwhile; what it throws is thrown here.
+// Runs `work` on a preparing thread and resumes on the worker's thread. `work` belongs to the
+// awaiting coroutine, which does nothing else meanwhile; its exceptions are thrown here.
 template <typename Work>
 asio::awaitable<void> offload(asio::thread_pool& pool, Worker& worker, Work& work) {
   Event done(worker.io());

@@ -1,4 +1,4 @@
-// The form that an answer must have, while it is compiled on other threads.
+// The form that an answer must have (a grammar or schema), while other threads compile it.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace causeway::server {
 
-// The form of one request. What is compiled after the request has ended is forgotten here, and kept
-// by the compiler.
+// The form of one request. If the request ends before the form is compiled, the result is dropped
+// here, and the compiler keeps it.
 class Form {
  public:
   explicit Form(Connection& connection);
@@ -19,13 +19,13 @@ class Form {
   Form(const Form&) = delete;
   Form& operator=(const Form&) = delete;
 
-  // Begins. On a preparing thread, since the model's vocabulary may have to be copied. `field`:
-  // which asked for it.
+  // Begins to compile; call it on a preparing thread, because the model's vocabulary may have to be
+  // copied. `field`: the field of the request that asked for the form.
   void compile(const fleet::CatalogueEntry& model, request::ConstraintText text, std::string field);
-  // After compile(): until it is there, or the deadline has passed, or the client has gone. An
-  // error names the field.
+  // Call it after compile(). Waits until the form is compiled, the deadline has passed or the
+  // client has left. An error names the field.
   asio::awaitable<MaybeError> wait();
-  // Null after an error, or when the client has gone.
+  // Null after an error, or when the client has left.
   std::shared_ptr<const request::Constraint> constraint() const;
 
  private:

@@ -14,14 +14,16 @@ namespace causeway::server {
 
 class GenerationTrace {
  public:
-  // Does nothing, nor do the others, where traces are not sent, or this one is not recorded.
+  // Without effect, as all other functions, when traces are not sent or this one is not recorded.
   GenerationTrace(ServerContext& context, const Incoming& incoming, Nanos arrival);
 
-  // What is asked for, before the requests leave `prepared`. `id`: of the answer, without prefix.
+  // Notes the request, before the engine's requests are moved out of `prepared`. `id`: of the
+  // answer, without prefix.
   void asked(const Prepared& prepared, const std::string& id);
-  // A choice has its first token: what is expected of the further ones is looked up, once.
+  // A choice has its first token: looks up, once, what is expected of the further tokens.
   void began(ModelId model);
-  // All has ended: hands it over. `streamed`: events had been sent before the failure.
+  // Everything has ended: hands the trace over. `streamed`: events had been sent before the
+  // failure.
   void end(const std::vector<ChoiceRun>& runs, const Usage& usage, const MaybeError& failure,
            bool streamed);
 

@@ -24,8 +24,8 @@ struct Incoming {
   bool expects_continue = false;
   bool has_body = false;
   SloHeaders slo;
-  bool may_keep = false;              // its sender may administer: it may say keep_alive
-  std::optional<TraceContext> trace;  // its caller's, where traces are sent
+  bool may_keep = false;  // the sender may administer the server, so it may use keep_alive
+  std::optional<TraceContext> trace;  // the caller's trace, if traces are sent
 };
 
 void configure(Parser& parser, const ServerLimits& limits);

@@ -26,7 +26,7 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // A new id whose outputs come here as those of the next choice.
+  // Makes a new id; its outputs come here as those of the next choice.
   RequestId add();
   const std::vector<RequestId>& ids() const { return ids_; }
   void detach(std::size_t choice) { worker_.detach(ids_[choice]); }

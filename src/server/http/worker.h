@@ -22,7 +22,7 @@ namespace causeway::server {
 class Connection;
 class Stream;
 
-// An output with the time at which the engine gave it.
+// An output, and when the engine produced it.
 struct Arrived {
   request::Output output;
   Nanos at;
@@ -30,20 +30,21 @@ struct Arrived {
 
 class Worker {
  public:
-  // The `index`-th of `count` workers: the ids it gives out are index modulo count.
+  // The `index`-th of `count` workers. Its ids are those that equal `index` modulo `count`.
   Worker(int index, int count, const Clock& clock);
 
   asio::io_context& io() { return *io_; }
   const Clock& clock() const { return clock_; }
 
-  // The thread's body: until stop().
+  // The thread's body, which returns after stop().
   void run();
   // Any thread.
   void stop() { io_->stop(); }
-  // After run() has returned: destroys what is left of coroutines. deliver() drops from now on.
+  // Destroys the coroutines that are left; call it after run() has returned. From now on deliver()
+  // drops outputs.
   void destroy();
 
-  // Any thread; does not block but for the moment of handing over.
+  // Hands outputs to the worker's thread. Any thread; takes a short lock.
   void deliver(std::vector<Arrived> arrived);
 
   RequestId next_id() { return RequestId(index_ + count_ * next_id_++); }
@@ -55,7 +56,7 @@ class Worker {
     return connections_.insert(connections_.end(), connection);
   }
   void leave(Place place) { connections_.erase(place); }
-  // Of those by the first port: which wait for a request, in the order in which they began to.
+  // The public port's connections that wait for a request, the longest wait first.
   Place begin_idle(Connection* connection) {
     ++idle_left_;
     return idle_.insert(idle_.end(), connection);
@@ -64,10 +65,10 @@ class Worker {
     idle_.erase(place);
     --idle_left_;
   }
-  // Any thread; does not block. Has the connection closed that has waited for longest; false: none
-  // waits. If requests come on all of them before its turn, none is closed.
+  // Closes the connection that has waited for a request for longest; false: none waits. When
+  // requests arrive on all of them meanwhile, none is closed. Any thread; does not block.
   bool close_idlest();
-  // Ends generations (`all` false) or connections, as soon as they notice.
+  // Ends all generations or, with `all`, all connections, as soon as these notice it.
   void abort(bool all);
 
  private:
@@ -86,14 +87,15 @@ class Worker {
   std::unordered_map<RequestId, Target> routes_;
   std::list<Connection*> connections_;
   std::list<Connection*> idle_;
-  std::atomic<std::int64_t> idle_left_{0};  // size of idle_, less those that are to be closed
+  // The size of idle_, less the connections that will be closed.
+  std::atomic<std::int64_t> idle_left_{0};
 
   std::mutex mutex_;  // guards the three below
   std::vector<Arrived> inbox_;
-  bool handing_on_ = false;  // posted, not yet run
+  bool handing_on_ = false;  // a hand-over was posted and has not run yet
   bool closed_ = false;
 
-  // Last: its destruction ends coroutines, which leave the members above.
+  // The last member, because its destruction ends coroutines that use the members above.
   std::optional<asio::io_context> io_;
 };
 

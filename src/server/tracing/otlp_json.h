@@ -11,16 +11,16 @@
 
 namespace causeway::server {
 
-// The service that the spans are of.
+// The service to which the spans belong.
 struct TraceResource {
   std::string version;        // of the program
-  std::string instance = {};  // unlike that of every other process
+  std::string instance = {};  // differs from that of every other process
 };
 
 std::string otlp_body(const TraceResource& resource, std::span<const RequestTrace> traces);
 
-// How many spans a collector says it has not taken, of those that it was sent: its answer's
-// partialSuccess.rejectedSpans. 0 for what is no such answer.
+// How many of the sent spans the collector has refused, according to its answer
+// (partialSuccess.rejectedSpans). 0 for any other answer.
 std::int64_t rejected_spans(std::string_view answer);
 
 }  // namespace causeway::server

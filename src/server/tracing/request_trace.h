@@ -21,10 +21,10 @@
 
 namespace causeway::server {
 
-// The times of a choice, by the server's clock. Below zero: it did not happen.
+// The times of a choice by the server's clock; below zero: it did not happen.
 struct ChoiceTrace {
   Nanos submitted{-1};
-  Nanos held = {};  // as request::Output has these three
+  Nanos held = {};  // this and the next two as in request::Output
   Nanos weights = {};
   Nanos queued{-1};
   Nanos first_token{-1};
@@ -32,18 +32,20 @@ struct ChoiceTrace {
   std::vector<request::RotationTimes> rotations = {};  // kChoiceRotationsMax at most
   std::int64_t generated_tokens = 0;
   std::int64_t preemptions = 0;
-  std::int64_t resumes = 0;  // on another slice, as its own was lost
+  std::int64_t resumes = 0;  // times that it continued on another slice because its slice was lost
 };
 
-inline constexpr std::int64_t kChoiceRotationsMax = 64;  // that are told
-inline constexpr std::size_t kChoicesTracedMax = 8;      // of one request
+// The most rotations of a choice in a trace.
+inline constexpr std::int64_t kChoiceRotationsMax = 64;
+inline constexpr std::size_t kChoicesTracedMax = 8;  // the most choices of a request in a trace
 
 struct RequestTrace {
   TraceContext context;    // `parent`: the caller's span
-  std::uint64_t root = 0;  // the request's own span; decides the ids of the others
-  Nanos unix_epoch;        // by the server's clock, when 1970 began
+  // The id of the request's own span, from which the ids of the others follow.
+  std::uint64_t root = 0;
+  Nanos unix_epoch;  // the start of 1970 by the server's clock
   Nanos arrival;
-  Nanos ended{-1};             // the answer was written
+  Nanos ended{-1};             // when the answer was written
   std::string id;              // as the answer has it
   std::string_view endpoint;   // "/v1/chat/completions"; a literal
   std::string_view operation;  // "chat"; a literal
@@ -51,12 +53,12 @@ struct RequestTrace {
   std::int64_t max_tokens = 0;
   double temperature = 0;
   double top_p = 0;
-  std::int64_t choices = 0;  // also those that are not in `runs`
+  std::int64_t choices = 0;  // including those that are not in `runs`
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t generated_tokens = 0;
-  // When its first token came: what a token of the model was expected to take, and that this is
-  // longer than its target; as fleet::ModelStatus has them.
+  // At its first token: the expected time of a token of the model, and whether that exceeds its
+  // target, as in fleet::ModelStatus.
   Nanos predicted_tpot = {};
   bool best_effort = false;
   int status = 200;               // of HTTP
@@ -64,7 +66,7 @@ struct RequestTrace {
   std::string error_type;         // of it
   std::vector<ChoiceTrace> runs;  // kChoicesTracedMax at most
 
-  // How many spans_of() makes of it.
+  // The number of spans that spans_of() makes of it.
   std::int64_t spans() const;
 };
 
@@ -78,8 +80,8 @@ struct Span {
   std::uint64_t id = 0;
   std::uint64_t parent = 0;  // 0: none
   Nanos begin, end;          // since 1970
-  bool server = false;       // its kind; else it is internal
-  std::string error = {};    // "": it is not one
+  bool server = false;       // its kind is server; otherwise internal
+  std::string error = {};    // "": it is no error
   std::vector<SpanAttribute> attributes = {};
 };
 

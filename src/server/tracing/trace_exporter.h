@@ -22,24 +22,26 @@ namespace causeway::server {
 
 struct TraceOptions {
   HttpEndpoint endpoint;
-  double sample_ratio = 1;  // of traces that begin here, [0, 1]; others go by their caller
-  std::uint64_t seed = 0;   // of ids: unlike that of every other process
+  // Of traces that begin here, [0, 1]; for other traces their caller decides.
+  double sample_ratio = 1;
+  std::uint64_t seed = 0;  // for ids; must differ from that of every other process
   std::int64_t queued_spans_max = 8192;
   std::int64_t batch_spans_max = 512;
-  Nanos period = seconds(1);          // a batch that is not full waits as long
+  Nanos period = seconds(1);          // how long a batch that is not full waits
   Nanos post_time_max = seconds(5);   // of one batch
-  Nanos first_retry = seconds(1);     // then twice as long each time, or as the collector says
+  // Doubles at each retry, unless the collector says how long to wait.
+  Nanos first_retry = seconds(1);
   Nanos retry_max = seconds(30);      // at most
-  int posts_max = 4;                  // of one batch, then it is dropped
+  int posts_max = 4;                  // of one batch, which is then dropped
   Nanos flush_time_max = seconds(2);  // of stop()
 };
 
-// Spans since the start.
+// Numbers of spans since the start.
 struct TraceCounts {
   std::int64_t exported = 0;
-  std::int64_t dropped_full = 0;      // the queue was
-  std::int64_t dropped_failed = 0;    // sent as often as may be, or refused
-  std::int64_t dropped_rejected = 0;  // of a batch that was taken in part
+  std::int64_t dropped_full = 0;      // the queue was full
+  std::int64_t dropped_failed = 0;    // the last attempt failed, or they were refused
+  std::int64_t dropped_rejected = 0;  // the collector took only a part of the batch
   std::int64_t dropped_stopped = 0;   // left when the server stopped
 };
 
@@ -48,8 +50,8 @@ class TraceExporter {
   struct State;
 
  public:
-  // kResourceExhausted: no thread to be had. Whether a collector is there is seen when spans are
-  // sent, and logged.
+  // kResourceExhausted: no thread is available. Whether the collector can be reached shows only
+  // when spans are sent, and is logged.
   static Result<std::unique_ptr<TraceExporter>> start(TraceOptions options, TraceResource resource);
   explicit TraceExporter(std::shared_ptr<State> state);  // by start()
   ~TraceExporter();                                      // stops
@@ -61,7 +63,7 @@ class TraceExporter {
   std::optional<TraceContext> context(std::optional<TraceContext> of_caller);
   std::uint64_t make_root();
 
-  // Never waits for a collector. After stop() it is dropped.
+  // Never waits for a collector. After stop() the trace is dropped.
   void add(RequestTrace trace);
   TraceCounts counts() const;
 
@@ -70,7 +72,7 @@ class TraceExporter {
   void stop();
 
  private:
-  // Shared with the thread, which may have to be left.
+  // Shared with the thread, which may have to be left running.
   std::shared_ptr<State> state_;
 };
 

@@ -1,8 +1,8 @@
 // Stands before a slice's executor and rotates all KV of every batch once: what the step is to read
 // goes from its frames to twins, zeros come into the frames, and what went comes back with the
-// step. Who reads too early, or something else, answers something else. The twins are its own: it
-// says that it does not rotate, so that the engine does not, too. For slices with one step in
-// flight, twins for every frame and one more.
+// step. An executor that reads too early, or from another place, gives other answers. The twins are
+// its own: it says that it does not rotate, so that the engine does not, too. For slices with one
+// step in flight, twins for every frame and one more.
 #pragma once
 
 #include <atomic>
