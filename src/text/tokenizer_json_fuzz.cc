@@ -50,7 +50,8 @@ const std::vector<std::string> kFiles = {
  "MergedWithNext"}, {"type": "UnicodeScripts"}, {"type": "CharDelimiterSplit", "delimiter": "x"},
  {"type": "WhitespaceSplit"}, {"type": "Whitespace"}]}, "decoder": {"type":
  "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip",
- "content": " ", "start": 1, "stop": 0}, {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}]}, "model": {"type": "WordLevel", "unk_token": "?", "vocab":
+ "content": " ", "start": 1, "stop": 0}, {"type": "Replace", "pattern": {"String": "▁"},
+ "content": " "}]}, "model": {"type": "WordLevel", "unk_token": "?", "vocab":
  {"?": 0, "a": 1, "hello": 2}}})",
     R"({"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "unk_token": "?", "fuse_unk": true,
  "byte_fallback": true, "continuing_subword_prefix": "##", "end_of_word_suffix": "</w>", "vocab":

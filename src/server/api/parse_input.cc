@@ -24,7 +24,7 @@ using PartTypes = std::array<std::string_view, 2>;
 constexpr PartTypes kTextParts = {"input_text", "output_text"};
 constexpr PartTypes kReasoningParts = {"reasoning_text", "text"};
 
-// Labels that an earlier answer's items have.
+// Passes over the labels that items of an earlier answer have.
 void skip_labels(Fields& item) {
   (void)item.string("id");
   (void)item.string("status");
@@ -45,7 +45,7 @@ std::string part_text(Fields& item, std::string_view name, const Json& part, Par
   }
   const auto text = fields.string("text");
   if (!text) fields.fail("text", "must be a string");
-  // Marks in an answer for its reader, and hints for a cache.
+  // What earlier answers carry for their readers, and hints for a cache: neither is for the model.
   for (const std::string_view mark : {"annotations", "logprobs", "prompt_cache_breakpoint"}) {
     fields.value(mark);
   }

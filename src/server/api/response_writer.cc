@@ -11,13 +11,13 @@
 namespace causeway::server {
 namespace {
 
-// As short as it reads back to the same.
+// Writes the shortest digits that read back as the same value.
 void append_float(std::string& out, float value) {
   char digits[32];
   out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
 }
 
-// Nothing is paid for what a cache holds.
+// Nothing is counted as written to a cache.
 void append_response_usage(std::string& out, const Usage& usage) {
   out += "{\"input_tokens\":";
   append_json_integer(out, usage.prompt_tokens);
@@ -45,6 +45,13 @@ void append_response_error(std::string& out, const ApiError& error) {
 }
 
 }  // namespace
+
+ResponseWriter::Head::Head(const GenerationRequest& asked, const request::SamplingParams& sampling)
+    : echo(asked.response_echo),
+      temperature(sampling.temperature),
+      top_p(sampling.top_p),
+      logprobs(asked.top_logprobs >= 0),
+      kept(asked.store) {}
 
 ResponseWriter::ResponseWriter(const Head& head, const text::Tokenizer& tokenizer)
     : logprobs_(head.logprobs),
@@ -108,7 +115,8 @@ ResponseWriter::Outcome ResponseWriter::finish(std::string& out, const Usage& us
 
 void ResponseWriter::append_failure(std::string& out, const ApiError& error) {
   append_begin(out);
-  // Its item ends without events, and so these are not counted.
+  // The open item ends without events, so the sequence numbers of those that close() writes are
+  // given back.
   std::string untold;
   const std::int64_t sequence = sequence_;
   if (open_) close(untold, "incomplete");
@@ -324,7 +332,7 @@ void ResponseWriter::begin_item_event(std::string& out, std::string_view type) {
   append_json_integer(out, items_ - 1);
 }
 
-// Of the next one to be opened.
+// The id of the next item to be opened.
 std::string ResponseWriter::item_id(std::string_view prefix) const {
   return std::string(prefix) + id_ + "_" + std::to_string(items_);
 }
