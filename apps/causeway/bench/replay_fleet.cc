@@ -104,7 +104,8 @@ void ReplaySink::begin(std::size_t requests) {
   answers_.of.resize(requests);
   ended_.assign(requests, 0);
   given_up_.assign(requests, 0);
-  progress_ = {.total = static_cast<std::int64_t>(requests)};
+  progress_ = {};
+  progress_.total = static_cast<std::int64_t>(requests);
 }
 
 void ReplaySink::on_outputs(std::vector<request::Output> outputs) {

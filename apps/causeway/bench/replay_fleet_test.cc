@@ -30,10 +30,11 @@ class ScriptedFleet final : public fleet::Fleet {
     const std::int64_t id = request.id.value;
     if (refuses.contains(id)) return exhausted("the queue is full");
     if (waits.contains(id)) return {};
-    request::Output first{.request = request.id, .tokens = {}};
+    request::Output first, last;
+    first.request = last.request = request.id;
     first.tokens.resize(1);
-    first.switched = request::ModelSwitch{.took = millis(30)};
-    request::Output last{.request = request.id, .tokens = {}, .finished = true};
+    first.switched.emplace().took = millis(30);
+    last.finished = true;
     last.tokens.resize(static_cast<std::size_t>(request.max_tokens.count - 1));
     last.reason =
         fails.contains(id) ? request::FinishReason::kError : request::FinishReason::kLength;
@@ -48,10 +49,11 @@ class ScriptedFleet final : public fleet::Fleet {
   Status ask(const fleet::Ask&) override { return {}; }
   void cancel(RequestId request) override {
     cancelled.insert(request.value);
-    sink_.on_outputs({{.request = request,
-                       .tokens = {},
-                       .finished = true,
-                       .reason = request::FinishReason::kCancelled}});
+    request::Output end;
+    end.request = request;
+    end.finished = true;
+    end.reason = request::FinishReason::kCancelled;
+    sink_.on_outputs({end});
   }
   bool asleep() const override { return false; }
   fleet::ReloadReport last_reload() const override { return {}; }
