@@ -48,7 +48,7 @@ TEST(JsonNumbers, WhatIsNotFiniteBecomesAStandIn) {
        {digits, digits + ".5", std::string("1e309"), std::string("0.001e999"),
         std::string("1E+999"), std::string("Infinity"), std::string("1e99999999999999999999999")}) {
     EXPECT_EQ(plain(json), kLargest) << json;
-    EXPECT_EQ(plain("[-" + json + "]"), std::string("[-") + kLargest + "]") << json;
+    EXPECT_EQ(plain("[-" + json + "]"), std::string("[-").append(kLargest).append("]")) << json;
   }
   EXPECT_EQ(plain("[NaN,NaN]"), "[1.7976931348623155e308,1.7976931348623155e308]");
 }

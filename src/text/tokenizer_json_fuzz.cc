@@ -30,7 +30,7 @@ const std::vector<std::string> kFiles = {
  {"type": "ByteLevel"}, "model": {"type": "BPE", "dropout": null, "unk_token": null,
  "ignore_merges": true, "fuse_unk": false, "byte_fallback": false, "vocab": {"a": 0, "b": 1, "c": 2,
  "ab": 3, "abc": 4, "Ġ": 5}, "merges": ["a b", ["ab", "c"]]}})",
-    R"({"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}, "pre_tokenizer": {"type":
+    R"({"normalizer": {"type": "NFKC"}, "pre_tokenizer": {"type":
  "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}, "decoder": {"type":
  "Metaspace", "replacement": "▁"}, "post_processor": {"type": "RobertaProcessing", "sep":
  ["</s>", 6], "cls": ["<s>", 5], "trim_offsets": true, "add_prefix_space": true}, "added_tokens":
@@ -49,9 +49,9 @@ const std::vector<std::string> kFiles = {
  [{"type": "Digits", "individual_digits": true}, {"type": "Punctuation", "behavior":
  "MergedWithNext"}, {"type": "UnicodeScripts"}, {"type": "CharDelimiterSplit", "delimiter": "x"},
  {"type": "WhitespaceSplit"}, {"type": "Whitespace"}]}, "decoder": {"type":
- "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip",
- "content": " ", "start": 1, "stop": 0}, {"type": "Replace", "pattern": {"String": "▁"},
- "content": " "}]}, "model": {"type": "WordLevel", "unk_token": "?", "vocab":
+ "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+ {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop":
+ 0}]}, "model": {"type": "WordLevel", "unk_token": "?", "vocab":
  {"?": 0, "a": 1, "hello": 2}}})",
     R"({"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "unk_token": "?", "fuse_unk": true,
  "byte_fallback": true, "continuing_subword_prefix": "##", "end_of_word_suffix": "</w>", "vocab":

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/json_numbers.h"
 #include "base/testing/edited_file.h"
 #include "text/tool_calls/tool_call_parser.h"
 
@@ -42,7 +43,10 @@ void take(ToolCallParser& parser, bool whole, Parsed& out) {
                         delta.arguments.find("\\U") != std::string::npos;
       const bool utf8 = std::all_of(delta.arguments.begin(), delta.arguments.end(),
                                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-      const auto json = nlohmann::json::parse(delta.arguments, nullptr, false);
+      // Nor does it take 1e999, which is grammar as well.
+      std::string plain;
+      const auto json =
+          nlohmann::json::parse(plain_json_numbers(delta.arguments, plain), nullptr, false);
       CAUSEWAY_CHECK(json.is_object() || lone || !utf8);
     }
     if (!delta.name.empty()) out.names += delta.name + "\n";
