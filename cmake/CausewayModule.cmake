@@ -157,3 +157,36 @@ function(causeway_needs_testing target)
     set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
 endfunction()
+
+# causeway_planted(OUT SOURCE…)
+#
+# OUT: the sources, of which those that have patches in canaries/ beside them are copies with all of
+# their planted bugs (docs/decisions/0015-planted-bugs.md). A patch names its source in its first line.
+function(causeway_planted out)
+  set(planted)
+  foreach(source ${ARGN})
+    get_filename_component(source ${source} ABSOLUTE)
+    get_filename_component(folder ${source} DIRECTORY)
+    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
+    file(GLOB all CONFIGURE_DEPENDS ${folder}/canaries/*.patch)
+    set(patches)
+    foreach(patch ${all})
+      file(STRINGS ${patch} first LIMIT_COUNT 1)
+      if(first STREQUAL "--- a/${name}")
+        list(APPEND patches ${patch})
+      endif()
+    endforeach()
+    if(patches)
+      set(copy ${CMAKE_CURRENT_BINARY_DIR}/planted/${name})
+      list(JOIN patches "|" joined)
+      add_custom_command(OUTPUT ${copy}
+        COMMAND ${CMAKE_COMMAND} -DSOURCE=${source} -DCOPY=${copy} "-DPATCHES=${joined}"
+                -P ${PROJECT_SOURCE_DIR}/cmake/CausewayPlant.cmake
+        DEPENDS ${source} ${patches} ${PROJECT_SOURCE_DIR}/cmake/CausewayPlant.cmake
+        COMMENT "Planting bugs in ${name}" VERBATIM)
+      set(source ${copy})
+    endif()
+    list(APPEND planted ${source})
+  endforeach()
+  set(${out} ${planted} PARENT_SCOPE)
+endfunction()

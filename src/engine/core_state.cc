@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/canary.h"
 #include "base/check.h"
 #include "base/dcheck.h"
 #include "base/log.h"
@@ -49,8 +48,6 @@ bool EngineCore::State::may_start() const {
 StepId EngineCore::State::oldest_beside(const StepLane& lane) const {
   StepId oldest(steps_started);
   for (const StepLane& other : lanes) {
-    // planted bug: the other lane's steps use no frames
-    if (CAUSEWAY_PLANTED(12) && &other != &lane) continue;
     const std::int64_t first = &other == &lane ? other.ended + 1 : other.ended;
     if (first < other.started) oldest = std::min(oldest, other.at(first).id);
   }
@@ -111,10 +108,6 @@ void EngineCore::State::admit(const schedule::Admission& admission, Nanos now) {
   if (admission.brings) {
     const std::int64_t block = models.at(model).facts.tokens_per_block.count;
     rotation->brings(admission.request, (after.host_tokens - before.host_tokens) / block, now);
-  }
-  // planted bug: what was generated before a preemption is forgotten in part
-  if (CAUSEWAY_PLANTED(3) && sequence.preemptions > 0 && sequence.output_tokens() > 0) {
-    sequence.tokens.back() ^= 1;
   }
   if (sequence.queued.count >= 0) return;
   sequence.cached = std::min(cached, sequence.prompt);
@@ -259,9 +252,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   CAUSEWAY_CHECK(!pending || (run.tokens.count == 1 && run.context.count == std::ssize(known) &&
                               sequence.runs[StepLane::slot_of(lane.started - 1)] >= 0),
                  "a step reads a token that is not known, nor sampled by the step before");
-  // planted bug: the first one's token
-  const TokenId chosen_before =
-      request::pending_token(CAUSEWAY_PLANTED(5) ? 0 : sequence.sampled_row);
+  const TokenId chosen_before = request::pending_token(sequence.sampled_row);
   const std::span<const FrameId> table = kv.table(run.request);
   CAUSEWAY_DCHECK(
       std::ssize(table) * models.at(batch.model).facts.tokens_per_block.count >= end.count,
@@ -283,8 +274,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
   if (run.samples) entry.edits = edits_of(sequence, end);
   if (run.samples && entry.sampling.penalised()) {
     entry.history = sequence.tokens;
-    // planted bug: penalties that do not count the pending token
-    if (pending && !CAUSEWAY_PLANTED(6)) entry.history.push_back(chosen_before);
+    if (pending) entry.history.push_back(chosen_before);
   }
   batch.frames.insert(batch.frames.end(), table.begin(), table.end());
   if (pending) {
@@ -332,8 +322,7 @@ void EngineCore::State::update_weights(Nanos now) {
   if (border && may_start()) move_border(now);
   cache->decide(now);
   if (border) border->hand_over();
-  // planted bug: it does not look again when a quantum ends
-  if (!CAUSEWAY_PLANTED(8)) weights_look = cache->next_quantum_end(now);
+  weights_look = cache->next_quantum_end(now);
   if (border && border->again()) {
     weights_look = std::min(weights_look.value_or(*border->again()), *border->again());
   }
@@ -486,10 +475,6 @@ Status EngineCore::State::end_weights(const StepLane& lane, Nanos now,
   CAUSEWAY_DCHECK(lane.in_flight() > 0, "no step of the lane reads weights");
   const ModelId model = lane.oldest().decision.model;
   if (cache == nullptr || !cache->knows(model)) return {};
-  if (CAUSEWAY_PLANTED(7)) {  // planted bug: what poisoned steps chose is handed out
-    (void)cache->step_ended(model, now, experts_chosen);
-    return {};
-  }
   cache->take_events(now);
   return cache->step_ended(model, now, experts_chosen);
 }
@@ -605,11 +590,7 @@ void EngineCore::State::finish_step(StepLane& lane, const request::StepResult& r
 
 void EngineCore::State::fail_step(StepLane& lane, const std::string& why, Nanos now) {
   const StepInFlight& step = lane.oldest();
-  if (CAUSEWAY_PLANTED(2)) {  // planted bug: what was never computed enters the prefix cache
-    kv.step_done(step.id, oldest_beside(lane));
-  } else {
-    kv.step_failed(step.id, oldest_beside(lane));
-  }
+  kv.step_failed(step.id, oldest_beside(lane));
   scheduler.step_failed(step.decision, now);
   // What the step in flight computes for them depends on KV that is not there.
   for (Sequence* sequence : retire_step(lane, now)) {
@@ -758,7 +739,6 @@ StepId EngineCore::State::last_user(const Sequence& sequence) {
     if (sequence.runs[StepLane::slot_of(step)] < 0) continue;
     // The later step still reads and writes them.
     last = &lane.at(step);
-    if (CAUSEWAY_PLANTED(4)) break;  // planted bug: freed when the first of two steps has ended
   }
   if (last == nullptr) return {};
   CAUSEWAY_DCHECK(last->decision.model == sequence.request.model, "a step of another model");
@@ -770,8 +750,7 @@ StepId EngineCore::State::last_user(const Sequence& sequence) {
 
 void EngineCore::State::release_frames(const Sequence& sequence) {
   const StepId user = last_user(sequence);
-  // planted bug: frames that the step in flight uses are given away
-  kv.release(sequence.request.id, CAUSEWAY_PLANTED(1) ? StepId() : user);
+  kv.release(sequence.request.id, user);
 }
 
 void EngineCore::State::disown_steps(Sequence& sequence) {

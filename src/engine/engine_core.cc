@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "base/canary.h"
 #include "base/check.h"
 #include "base/dcheck.h"
 #include "engine/core_state.h"
@@ -99,11 +98,7 @@ Status EngineCore::submit(CheckedRequest checked, Nanos now) {
   sequence->tokens = std::move(request.prompt);
   sequence->prompt = Tokens(static_cast<std::int64_t>(sequence->tokens.size()));
   // As after a preemption: what was delivered already is computed again with the prompt.
-  // planted bug: it begins anew
-  if (CAUSEWAY_PLANTED(55)) request.output.clear();
   sequence->tokens.insert(sequence->tokens.end(), request.output.begin(), request.output.end());
-  // planted bug: what was delivered counts as prompt, so that as much follows as was wanted at all
-  if (CAUSEWAY_PLANTED(60)) sequence->prompt += Tokens(std::ssize(request.output));
   // The log-probabilities of the prompt came with the first output.
   if (!request.output.empty()) request.sampling.prompt_logprobs = -1;
   std::vector<TokenId>().swap(request.output);

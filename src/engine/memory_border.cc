@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/canary.h"
 #include "base/check.h"
 #include "base/dcheck.h"
 #include "base/log.h"
@@ -73,8 +72,7 @@ void MemoryBorder::finish_retiring(Nanos now) {
   if (count(Place::kRetiring) == 0) return;
   for (std::int64_t extent = 0; extent < rules_.kv_max; ++extent) {
     if (place_of(extent) != Place::kRetiring) continue;
-    // planted bug: memory is taken from frames that are in use
-    if (!CAUSEWAY_PLANTED(9) && !kv_.retired(frames_of(extent))) {
+    if (!kv_.retired(frames_of(extent))) {
       take_back_stranded(extent, now);
       continue;
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/canary.h"
 #include "base/check.h"
 #include "base/dcheck.h"
 #include "fleet/fleet_core_state.h"
@@ -167,7 +166,6 @@ void FleetCore::State::on(const RequestCancelled& event) {
   std::erase(model.held, event.request);
   touch(model);
   refuse_held(event.request, request::FinishReason::kCancelled, {});
-  if (CAUSEWAY_PLANTED(34)) held += 1;  // planted bug: a cancelled request is counted as held
 }
 
 void FleetCore::State::on(const RequestEnded& event) {
@@ -178,8 +176,7 @@ void FleetCore::State::on(const RequestEnded& event) {
   Model& model = model_of(at->second.model);
   if (was_held) std::erase(model.held, event.request);
   if (!was_held) leaves_slice(at->second, /*served=*/!at->second.cancelled);
-  // planted bug: a request that is held again, as its slice was lost, counts as one that runs
-  was_held && !CAUSEWAY_PLANTED(32) ? held -= 1 : model.running -= 1;
+  was_held ? held -= 1 : model.running -= 1;
   touch(model);
   forget(event.request);
 }
@@ -213,7 +210,7 @@ void FleetCore::State::on(const LoadEnded& event) {
   const bool lost = slice_was_lost(model);
   if (event.crosses.ok()) model.home = true;
   touch(model);
-  if (lost && !CAUSEWAY_PLANTED(31)) {  // planted bug: a model serves on a slice that was lost
+  if (lost) {
     counters.loads_lost += 1;
     return rest(model);
   }
@@ -240,8 +237,7 @@ void FleetCore::State::on(const UnloadEnded& event) {
     return event.gone.ok() ? everywhere || serves : everywhere && !serves;
   });
   if (event.gone.ok() || slice_was_lost(model)) {
-    // planted bug: it is still counted in host memory
-    if (event.gone.ok() && model.drops && !CAUSEWAY_PLANTED(33)) model.home = false;
+    if (event.gone.ok() && model.drops) model.home = false;
     counters.unloads += event.gone.ok();
     has_left(model, event.gone);
     return rest(model);

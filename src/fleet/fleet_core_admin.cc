@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/canary.h"
 #include "fleet/fleet_core_state.h"
 
 #include "base/dcheck.h"
@@ -81,7 +80,7 @@ void FleetCore::State::on(const SleepAsked& event) {
 void FleetCore::State::forget(RequestId request) {
   requests.erase(request);
   for (auto& [ask, one] : sleeping) {
-    if (!CAUSEWAY_PLANTED(53)) one.until.erase(request);  // planted bug: it waits for ever
+    one.until.erase(request);
   }
 }
 
@@ -89,8 +88,7 @@ void FleetCore::State::forget(RequestId request) {
 bool FleetCore::State::fall_asleep() {
   std::vector<std::pair<RequestId, bool>> ready;
   for (const auto& [ask, one] : sleeping) {
-    // planted bug: models sleep before the requests have ended
-    if (one.until.empty() || CAUSEWAY_PLANTED(54)) ready.emplace_back(ask, one.keeps_home);
+    if (one.until.empty()) ready.emplace_back(ask, one.keeps_home);
   }
   std::sort(ready.begin(), ready.end());
   for (const auto& [ask, keeps_home] : ready) {
@@ -142,8 +140,7 @@ Status FleetCore::State::may_unload(const Model& model, bool keeps_home) const {
   if (!model.held.empty()) {
     return invalid_argument(counted(std::ssize(model.held), "request") + " for it wait");
   }
-  // planted bug: a model is unloaded under its requests
-  if (model.running > 0 && !CAUSEWAY_PLANTED(45)) {
+  if (model.running > 0) {
     return invalid_argument("it has " + counted(model.running, "request") +
                             "; unload it when they have ended");
   }
@@ -189,7 +186,7 @@ void FleetCore::State::one_left(RequestId ask, const Status& gone) {
   if (one.result.ok()) one.result = gone;
   if (--one.left > 0) return;
   answer(ask, std::move(one.result));
-  if (!CAUSEWAY_PLANTED(46)) leaving.erase(ask);  // planted bug: it is answered, and waits on
+  leaving.erase(ask);
 }
 
 // What has begun goes on.

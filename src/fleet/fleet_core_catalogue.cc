@@ -1,15 +1,12 @@
 // The catalogue while it is served: new models come, those whose folders are gone leave.
 #include <utility>
 
-#include "base/canary.h"
 #include "base/check.h"
 #include "fleet/fleet_core_state.h"
 
 namespace causeway::fleet {
 
-bool FleetCore::State::is_removed(const Model& model) const {
-  return model.removed && !CAUSEWAY_PLANTED(47);  // planted bug: a request brings it back
-}
+bool FleetCore::State::is_removed(const Model& model) const { return model.removed; }
 
 Error FleetCore::State::removed_error(const Model& model) {
   return not_found("the model '" + model.spec.name + "' was removed: its folder is gone");
@@ -66,8 +63,7 @@ void FleetCore::State::remove(Model& model, RequestId ask) {
   model.removed = true;
   counters.removed += 1;
   actions.emplace_back(ModelRemoved{model.id});
-  // planted bug: it stays in host memory
-  unload(model, ask, /*keeps_home=*/CAUSEWAY_PLANTED(48));
+  unload(model, ask, /*keeps_home=*/false);
 }
 
 void FleetCore::State::keep(Model& model, const Error& why) {

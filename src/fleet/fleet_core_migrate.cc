@@ -3,7 +3,6 @@
 // arXiv 2401.14351 §5: tokens move, KV is computed again).
 #include <algorithm>
 
-#include "base/canary.h"
 #include "base/dcheck.h"
 #include "fleet/fleet_core_state.h"
 
@@ -47,7 +46,7 @@ void FleetCore::State::on(const RequestWithdrawn& event) {
   held += 1;
   counters.migrated += 1;
   if (!may_resume(event.request, asked, /*suspect=*/false)) return;
-  if (!CAUSEWAY_PLANTED(52)) hold_again(model, {event.request});  // planted bug: it is forgotten
+  hold_again(model, {event.request});
   // It was given back for nothing: the model stays.
   if (model.phase == ModelPhase::kReady) route_held(model);
 }
@@ -59,8 +58,7 @@ bool FleetCore::State::finish_migrations() {
   for (Model* one : in_motion()) {
     Model& model = *one;
     if (model.phase != ModelPhase::kMigrating) continue;
-    // planted bug: it goes before its slice has given all back
-    if (model.running > 0 && !CAUSEWAY_PLANTED(51)) continue;
+    if (model.running > 0) continue;
     any = true;
     const SliceId to = model.to;
     const bool attached = model.there.contains(to);

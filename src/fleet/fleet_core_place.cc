@@ -3,7 +3,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/canary.h"
 #include "fleet/fleet_core_state.h"
 
 #include "base/dcheck.h"
@@ -110,13 +109,11 @@ bool FleetCore::State::start_loads() {
 }
 
 bool FleetCore::State::may_load(const Model& model) {
-  // planted bug: any number of loads at a time
-  if (!CAUSEWAY_PLANTED(37) && loads_under_way >= options.loads_max) return false;
+  if (loads_under_way >= options.loads_max) return false;
   for (const ModelId id : moving) {
     const Model& other = model_of(id);
     const bool goes = other.phase == ModelPhase::kDraining || other.phase == ModelPhase::kLeaving;
-    // planted bug: it is loaded before its victim has left
-    if (goes && other.slice == model.slice && !CAUSEWAY_PLANTED(38)) return false;
+    if (goes && other.slice == model.slice) return false;
   }
   return model.home || !host_budget || host_there() + model.needed <= *host_budget;
 }
@@ -325,10 +322,8 @@ UnloadChoice FleetCore::State::choose_host_victims(bool drains, Bytes wanted) {
 }
 
 bool FleetCore::State::may_give_way(const Model& model, bool drains) const {
-  if (model.spec.pinned && !CAUSEWAY_PLANTED(35)) return false;  // planted bug: pins are forgotten
+  if (model.spec.pinned) return false;
   if (model.phase == ModelPhase::kHome) return true;
-  // planted bug: a model leaves under its requests
-  if (CAUSEWAY_PLANTED(36)) return model.phase == ModelPhase::kReady;
   return model.phase == ModelPhase::kReady && (drains || model.running == 0);
 }
 
@@ -341,7 +336,7 @@ void FleetCore::State::leave(Model& model, ModelId taker, bool drops) {
   if (model.phase == ModelPhase::kHome) {
     enter(model, ModelPhase::kDropping);
     actions.emplace_back(Drop{model.id});
-  } else if (model.running > 0 && !CAUSEWAY_PLANTED(36)) {
+  } else if (model.running > 0) {
     enter(model, ModelPhase::kDraining);
     counters.drains += 1;
   } else {
@@ -354,7 +349,6 @@ void FleetCore::State::start_leaving(Model& model) {
   enter(model, ModelPhase::kLeaving);
   std::vector<SliceId> leaves;
   for (const auto& [slice, crosses] : model.there) {
-    if (CAUSEWAY_PLANTED(57)) break;  // planted bug: it leaves the slice that serves it alone
     if ((model.drops || model.told) && slice != model.slice) leaves.push_back(slice);
   }
   leaves.push_back(model.slice);

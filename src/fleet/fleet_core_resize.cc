@@ -2,7 +2,6 @@
 // what runs there ends or is withdrawn, models are attached anew.
 #include <algorithm>
 
-#include "base/canary.h"
 #include "base/check.h"
 #include "fleet/fleet_core_state.h"
 
@@ -25,7 +24,7 @@ void FleetCore::State::on(const ResizeWanted& event) {
     Slice& slice = slice_of(id);
     CAUSEWAY_CHECK(slice.open && !slice.closing, "a slice is to be closed twice");
     slice.closing = true;
-    if (!CAUSEWAY_PLANTED(42)) view.set_up(id, false);  // planted bug: models still come to it
+    view.set_up(id, false);
   }
   for (Model* model : in_motion()) {
     const bool goes =
@@ -57,8 +56,7 @@ void FleetCore::State::start_closing(Model& model) {
 // Nothing of it runs there. It is attached again as soon as there is a slice for it.
 void FleetCore::State::leave_closing(Model& model) {
   const SliceId from = model.slice;
-  // planted bug: it is taken to be on the slice that comes next
-  if (!CAUSEWAY_PLANTED(44)) model.there.erase(from);
+  model.there.erase(from);
   counters.loads_lost += 1;
   model.ahead = !stopped;
   rest(model);
@@ -85,7 +83,7 @@ bool FleetCore::State::finish_closing() {
     slice.open = slice.up = slice.closing = false;
     slice.epoch += 1;
     const std::int64_t held_before = held;
-    if (!CAUSEWAY_PLANTED(43)) resume_all(id, {});  // planted bug: left behind
+    resume_all(id, {});
     counters.withdrawn += held - held_before;
   }
   for (Model* model : in_motion()) {

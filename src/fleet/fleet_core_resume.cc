@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/canary.h"
 #include "fleet/fleet_core_state.h"
 
 namespace causeway::fleet {
@@ -32,8 +31,6 @@ void FleetCore::State::resume_all(SliceId from, const std::unordered_set<Request
 // False: it has been refused. A request that brings slices down is a suspect each time, and ends
 // after `resumes_max` of them; one that only waited is moved however often.
 bool FleetCore::State::may_resume(RequestId id, Asked& asked, bool suspect) {
-  if (CAUSEWAY_PLANTED(49)) suspect = true;   // planted bug: one that waited is, too
-  if (CAUSEWAY_PLANTED(50)) suspect = false;  // planted bug: no request ever is
   if (asked.cancelled || stopped) {
     refuse_held(id, request::FinishReason::kCancelled, {});
     return false;

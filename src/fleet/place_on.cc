@@ -5,7 +5,6 @@
 #include <tuple>
 #include <vector>
 
-#include "base/canary.h"
 #include "base/dcheck.h"
 
 namespace causeway::fleet {
@@ -56,8 +55,7 @@ bool goes(const Placement& placement, const PlacedModel& placed) {
 std::optional<Demand> fits_hard(const FleetView& fleet, SliceId id, std::span<const ModelId> gone,
                                 const Candidate& candidate) {
   const SliceView& slice = fleet.slice(id);
-  const bool up = slice.up || CAUSEWAY_PLANTED(41);  // planted bug: also on slices that were lost
-  if (!up || is_unfit(candidate, id)) return std::nullopt;
+  if (!slice.up || is_unfit(candidate, id)) return std::nullopt;
   const ModelSpec& model = candidate.spec;
   const auto left = std::ssize(slice.models) - std::ssize(gone);
   CAUSEWAY_DCHECK(left >= 0, "only models of the slice go");

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/canary.h"
 #include "base/dcheck.h"
 
 namespace causeway::fleet {
@@ -103,11 +102,8 @@ bool RoutedRequests::pass(request::Output& output, std::vector<RequestId>& given
   Entry& entry = at->second;
   if (entry.request.attempt != output.attempt) return false;
   if (entry.slice == nullptr) return false;  // it has been given back
-  // planted bug: its client hears of the loss
-  if (output.finished && output.lost && is_lost(entry) && !CAUSEWAY_PLANTED(58)) return false;
+  if (output.finished && output.lost && is_lost(entry)) return false;
   for (const auto& token : output.tokens) {
-    // planted bug: what was delivered when its client had the first token is forgotten
-    if (CAUSEWAY_PLANTED(56) && !entry.request.output.empty()) break;
     entry.request.output.push_back(token.token);
   }
   // The client knows of one request, which began once.
@@ -123,9 +119,7 @@ bool RoutedRequests::pass(request::Output& output, std::vector<RequestId>& given
   output.weights = entry.weights;
   output.preemptions = entry.preemptions = entry.preemptions_before + output.preemptions;
   if (!output.finished) return true;
-  // planted bug: what its slice gives back ends for its client
-  const bool goes_on = entry.withdrawn && !CAUSEWAY_PLANTED(59);
-  if (goes_on && output.reason == request::FinishReason::kCancelled) {
+  if (entry.withdrawn && output.reason == request::FinishReason::kCancelled) {
     given_back.push_back(output.request);
     entry.slice = nullptr;
     output.finished = false;

@@ -1,7 +1,6 @@
 // KvCache's rotation: sequences leave HBM and come back, blocks get twins. docs/design/rotation.md.
 #include <utility>
 
-#include "base/canary.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_cache_state.h"
 
@@ -145,8 +144,7 @@ void KvCache::State::copy_out(RequestId id, Sequence& entry, std::size_t block, 
   std::optional<std::uint64_t> let_go = 0;
   if (block < entry.hashes.size()) {
     copy.hash = entry.hashes[block];
-    // planted bug: a block gets its twin and is changed by a step afterwards
-    if (!CAUSEWAY_PLANTED(23)) copy.after = pool.filling(frame);
+    copy.after = pool.filling(frame);
     let_go = let_go_of(*copy.hash);
   } else {
     copy.after = std::max(last_user, entry.last_writer);
@@ -213,8 +211,7 @@ void KvCache::take_copies(std::int64_t out_max, std::vector<KvCopy>& out) {
   std::vector<CopyId> due;
   for (const CopyId id : state.copies.pending(KvCopy::Direction::kOut)) {
     const PendingCopy& copy = state.copies.at(id);
-    // planted bug: a tail is copied while a step writes it
-    if (state.pool.is_done(copy.after) || (CAUSEWAY_PLANTED(22) && !copy.hash)) due.push_back(id);
+    if (state.pool.is_done(copy.after)) due.push_back(id);
   }
   for (const CopyId id : due) take(state.copies.at(id));
   for (auto begun = std::ssize(due); begun < out_max; ++begun) {

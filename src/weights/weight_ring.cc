@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/canary.h"
 #include "base/check.h"
 
 namespace causeway::weights {
@@ -17,8 +16,7 @@ std::optional<WeightRing::Next> WeightRing::next() const {
   const std::int64_t group = issued_ % groups(), pass = issued_ / groups() + 1;
   if (pass > begun_ + (wanted_ ? 1 : 0)) return std::nullopt;
   const std::int64_t before = place - distances_[static_cast<std::size_t>(group)];
-  // planted bug: a copy does not wait for what it overwrites
-  if (!CAUSEWAY_PLANTED(10) && consumed_ < before) return std::nullopt;
+  if (consumed_ < before) return std::nullopt;
   // Of a step that ended before its copies had.
   if (!under_way_.empty() && *under_way_.begin() <= before) return std::nullopt;
   return Next{static_cast<int>(group), static_cast<std::uint32_t>(pass)};
@@ -70,8 +68,7 @@ bool WeightRing::end_pass() {
   consumed_ = std::max(consumed_, ended_ * groups());
   // What a step that failed did not wait for is not copied any more.
   issued_ = std::max(issued_, ended_ * groups());
-  const bool arrived = failed_.erase(ended_) == 0;
-  return arrived || CAUSEWAY_PLANTED(11);  // planted bug: a pass counts of which a copy failed
+  return failed_.erase(ended_) == 0;
 }
 
 }  // namespace causeway::weights

@@ -284,13 +284,36 @@ def numbered_decisions(tree):
                 yield Finding(source.path, number, "decisions", "name its page in docs/decisions/")
 
 
+def patched(source, patch):
+    """The source with the patch; None where lines that the patch looks for are not there."""
+    for part in re.split(r"^@@ .*\n", patch, flags=re.M)[1:]:
+        old, new = ("\n".join(line[1:] for line in part.splitlines() if line[:1] in (" ", sign))
+                    for sign in "-+")
+        if old not in source:
+            return None
+        source = source.replace(old, new, 1)
+    return source
+
+
 def planted_bugs(tree):
-    """Each bug that is planted is run by a test of its own, and the page says how many there are."""
-    planted, tested = {}, set()
+    """A patch for each planted bug, a test that runs it, and a page that says how many there are."""
+    planted, tested, copies = {}, set(), dict(tree.texts)
     for source in tree.sources:
-        for bug in re.findall(r"\bCAUSEWAY_PLANTED\((\d+)\)", source.code):
-            planted.setdefault(int(bug), source.path)
-    for path, text in tree.texts.items():
+        if re.search(r"\bif \(CAUSEWAY_PLANTED\(|\bCAUSEWAY_PLANTED\(\d", source.code):
+            yield Finding(source.path, 1, "planted-bugs", "a bug is planted by a patch in canaries/")
+    for path, text in sorted(tree.texts.items()):
+        if path.suffix == ".patch" and path.parent.name == "canaries":
+            bugs = set(re.findall(r"^\+.*?\bCAUSEWAY_PLANTED\((\d+)\)", text, re.M))
+            if bugs != {str(int(re.match(r"\d*", path.name).group() or 0))}:
+                yield Finding(path, 1, "planted-bugs", "it plants one bug, that of its number")
+            source = PurePosixPath(text.split("\n")[0].removeprefix("--- a/"))
+            if source.parent != path.parents[1] or source not in tree.texts:
+                yield Finding(path, 1, "planted-bugs", "its first line names a source of its module")
+            elif (copy := patched(copies[source], text)) is None:
+                yield Finding(path, 1, "planted-bugs", f"{source} has changed: plant the bug anew")
+            else:
+                copies[source] = copy
+            planted.update((int(bug), path) for bug in bugs)
         if path.name == "CMakeLists.txt":
             for first, last in re.findall(r"foreach\(bug RANGE (\d+) (\d+)\)", text):
                 tested.update(range(int(first), int(last) + 1))
@@ -314,10 +337,11 @@ def unfinished(tree):
 def dead_headers(tree):
     used = {target for source in tree.sources for _, target in source.includes()}
     names = {PurePosixPath(target).name for target in used}
+    build = "".join(text for path, text in tree.texts.items() if path.suffix == ".cmake")
     for source in tree.sources:
         if source.is_header and source.path.parts[0] == "src":
             relative = str(source.path.relative_to("src"))
-            if relative not in used and source.path.name not in names:
+            if relative not in used and source.path.name not in names and relative not in build:
                 yield Finding(source.path, 1, "dead", "no file includes this header")
 
 

@@ -14,7 +14,8 @@ from rules import RULES
 from source import Source
 
 CODE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".inc"}
-TEXT_SUFFIXES = CODE_SUFFIXES | {".py", ".sh", ".md", ".txt", ".json", ".yaml", ".cmake", ""}
+TEXT_SUFFIXES = CODE_SUFFIXES | {".py", ".sh", ".md", ".txt", ".json", ".yaml", ".cmake", ".patch",
+                                 ""}
 
 
 class Tree:

@@ -188,14 +188,22 @@ class TidyTest(unittest.TestCase):
             "src/kv/a.cc": "// see docs/design/a.md.\n"})
 
     def test_planted_bugs(self):
-        code = {"src/kv/a.cc": "void f() { if (CAUSEWAY_PLANTED(1)) g(); if (CAUSEWAY_PLANTED(2)) h(); }\n"}
+        def patch(bug):
+            return f"--- a/src/kv/a.cc\n+++ b/src/kv/a.cc\n@@ -1 +1,2 @@\n f();\n+g(CAUSEWAY_PLANTED({bug}));\n"
+        one, two = "src/kv/canaries/01-a.patch", "src/kv/canaries/02-b.patch"
         page = {"docs/decisions/0015-planted-bugs.md": "Bugs are planted: 2,\neach with a test.\n"}
-        test = {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 2)\n"}
-        self.assert_clean(code | page | test)
-        for more in (test | {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 1)\n"},
-                     test | {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 3)\n"},
-                     test | {"docs/decisions/0015-planted-bugs.md": "Bugs are planted: 3, each with\n"}):
-            self.assert_finds("planted-bugs", code | page | more)
+        tree = page | {one: patch(1), two: patch(2), "src/kv/a.cc": "f();\n",
+                       "src/kv/CMakeLists.txt": "foreach(bug RANGE 1 2)\n"}
+        self.assert_clean(tree)
+        for more in ({"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 1)\n"},
+                     {"src/kv/CMakeLists.txt": "foreach(bug RANGE 1 3)\n"},
+                     {"docs/decisions/0015-planted-bugs.md": "Bugs are planted: 3, each with\n"},
+                     {two: patch(3)},
+                     {two: patch(2).replace("src/kv", "src/engine")},
+                     {two: patch(2).replace("a.cc", "b.cc")},
+                     {"src/kv/a.cc": "g();\n"},
+                     {"src/kv/a.cc": "void f() { if (CAUSEWAY_PLANTED(1)) g(); }\n"}):
+            self.assert_finds("planted-bugs", tree | more)
 
     def test_unfinished(self):
         self.assert_finds("unfinished", {"src/kv/a.cc": "// TODO: later\n"})
