@@ -122,6 +122,8 @@ class EngineCore {
   std::int64_t calm_steps() const;
   // Only steps that end before this count; nullopt: all do.
   std::optional<Nanos> calm_until() const;
+  // Whether start_step() has nothing to do until then, unless a step ends or something is asked.
+  bool rests_until(Nanos at) const;
   // Copies of weights are on their way that will succeed one after the other at these times.
   // Returns when the core must be looked at next because of them, if nothing else happens; nullopt:
   // at the first of them. WeightCache::take_events() reports those that end before, each at its
@@ -129,11 +131,11 @@ class EngineCore {
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   // Has the effect of `steps` steps like the decided one, calm_steps() at most. The last ends at
   // `last_end`, and the device was busy with all of them for `busy`. sampled(request, place) gives
-  // the token that takes this place of the request's. There are no outputs. Returns the requests
-  // that got a token of each step.
+  // the token that takes this place of the request's. There are no outputs.
   using SampledTokens = std::function<TokenId(RequestId, std::int64_t place)>;
-  std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
-                                        const SampledTokens& sampled);
+  void run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy, const SampledTokens& sampled);
+  // Fills `requests` with those that get a token of each calm step.
+  void calm_requests(std::vector<RequestId>& requests) const;
 
   // A request that finds nothing else, and is answered before anything else is asked of this core.
   struct Alone {
@@ -171,6 +173,8 @@ class EngineCore {
     TokenId last_token;
   };
   void run_alone(const Alone& alone, const AloneSteps& steps);
+  // What its output says of the switch to its model that it waited for, if it did.
+  std::optional<request::ModelSwitch> switch_alone(const Alone& alone, Nanos first_token) const;
 
   // What is known of the next steps that are or will be in flight: none ends before `next`, and no
   // two end before `second`, apart from `passed` calm steps that end before both.

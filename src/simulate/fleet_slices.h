@@ -29,7 +29,6 @@
 #include <memory>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -99,8 +98,18 @@ class FleetSlices {
     std::atomic<bool> taken_{false};
   };
 
-  // What the recorder is to be told: an output, and when; or steps that were passed.
-  using Note = std::variant<std::pair<request::Output, Nanos>, SimulatedSlice::Passed>;
+  // What the recorder is to be told: a part of an answer; or steps that were passed, of the first
+  // so many requests and ends that have not been told.
+  struct Note {
+    LatencyRecorder::Part part;
+    std::size_t requests = 0;
+    std::size_t ends = 0;
+  };
+  struct Notes {
+    std::vector<Note> notes;
+    std::vector<RequestId> requests;
+    std::vector<Nanos> ends;
+  };
 
   // As of what a slice makes up for what has happened.
   struct Moment {
@@ -116,17 +125,24 @@ class FleetSlices {
     bool had_turn = false;  // the slice had, then
   };
 
+  // Of a slice. The second thread looks at these without its lock.
+  struct Times {
+    std::atomic<Nanos> next{kNever};  // something happens there
+    // The instant at which a request was left, as Entry::left has it; kNever: none is. Set by the
+    // caller's thread, and taken back with the lock.
+    std::atomic<Nanos> left_at{kNever};
+
+    Nanos due() const { return std::min(next.load(), left_at.load()); }
+  };
+
   struct Entry {
     Lock lock;
     ManualClock clock;
     std::unique_ptr<SimulatedSlice> slice;
-    // When something happens there. The second thread looks at it without the lock.
-    std::atomic<Nanos> next{kNever};
-    std::vector<Note> notes;  // what came of it while it was behind
+    Times* times = nullptr;
+    Notes notes;              // with a second thread: what came of it while it was behind
     bool starts = false;      // what it can, when it was asked last, is to be made up for first
-    // The instant at which a request was left, as `left` has it; kNever: none is. Set by the
-    // caller's thread, and taken back with the lock.
-    std::atomic<Nanos> left_at{kNever};
+    bool ends_alone = false;  // and before that the end of the request that ran alone
     Left left;
     // Of the caller's thread alone.
     std::int64_t seen = 0;  // the last round in which it was looked at
@@ -142,13 +158,9 @@ class FleetSlices {
   void help();
   bool make_up_some();
   void stop_helping();
-  // When one has something to do.
-  static Nanos due_at(const Entry& entry) {
-    return std::min(entry.next.load(), entry.left_at.load());
-  }
   // All that a slice does by itself when its next event comes, or a request that was left.
   void run(Entry& entry);
-  static void run_event(Entry& entry);
+  void run_event(Entry& entry);
   // Takes the request that was left. True: something happened on the slice in that round.
   bool take_left(Entry& entry);
   // The same, if one was, when nothing else is asked in that round.
@@ -160,27 +172,34 @@ class FleetSlices {
   void submit(Entry& entry, RequestId request, Nanos at);
   // It starts what it can, later.
   static void start_later(Entry& entry, Nanos at);
-  // Tells the recorder what came of that.
+  // Of what comes of that the recorder is told on the caller's thread.
+  void note(Entry& entry, const request::Output& output, Nanos at);
+  void note(Entry& entry, const SimulatedSlice::Passed& passed);
+  void tell(const SimulatedSlice::Passed& passed);
   void tell(Entry& entry);
   // What has happened before now, and in rounds of this instant before this one. True: something is
   // due in this one.
-  static bool make_up(Entry& entry, const Moment& moment);
+  bool make_up(Entry& entry, const Moment& moment);
   // As it is now, also in the middle of what need not be looked at one by one.
   bool make_up_to_now(Entry& entry, const Moment& moment);
   Moment moment_of(const Entry& entry) const { return {now_, round_, instant_, entry.seen}; }
   // What need not be looked at one by one, up to its clock. Answers when the last step ended.
-  static Nanos pass(Entry& entry);
+  Nanos pass(Entry& entry);
   // It has started what it can: looks when it must be looked at again.
   static void look_ahead(Entry& entry);
   // When something happens there, or is seen.
   static Nanos next_of(const Entry& entry);
   void set_due(std::size_t index);
   void start_one(std::size_t index, const Told& told);
+  // The same where a request that ran alone has ended, and nothing else was asked since.
+  void start_behind_alone(std::size_t index, const Told& told);
   // Whether it would have started already, had something been due there in this round.
   bool had_turn(std::size_t index) const { return started_ || (starting_ && index < turn_); }
 
   LatencyRecorder& recorder_;
+  const bool helps_;
   const Make make_;
+  std::vector<Times> times_;  // side by side, as the second thread looks at all of them
   std::deque<Entry> slices_;
   EventTree due_;
   Nanos now_;

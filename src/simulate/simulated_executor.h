@@ -182,8 +182,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // False: that cannot be told.
   bool steps_alone(const engine::EngineCore::Alone& alone, const AloneStart& start,
                    AloneSteps& steps) const;
-  // All of them have ended. Returns the last token.
-  TokenId run_alone(const engine::EngineCore::Alone& alone, const AloneSteps& steps);
+  // All of them have ended.
+  void run_alone(const engine::EngineCore::Alone& alone, const AloneSteps& steps);
+  TokenId last_token(const engine::EngineCore::Alone& alone) const;
   // Less than any step of the model takes.
   Nanos step_least(ModelId model) const { return models_.at(model).step_least; }
   // When the step that runs began, or when it will have been launched.

@@ -55,10 +55,11 @@ class SimulatedSlice {
   // copies of weights, need not be looked at one by one. next_event() is then the end of the first
   // that does. After start().
   void look_ahead();
-  // Of those, what ended before now; anything else may be asked of the slice only then.
+  // Of those, what ended before now; anything else may be asked of the slice only then. It stays
+  // until something is.
   struct Passed {
-    std::vector<RequestId> requests;  // each got a token
-    std::vector<Nanos> ends;          // at each of these times
+    std::span<const RequestId> requests;  // each got a token
+    std::span<const Nanos> ends;          // at each of these times
   };
   Passed catch_up();
   // Fast-forward of a whole request that comes now (simulated_alone.cc): it finds its model there
@@ -74,6 +75,13 @@ class SimulatedSlice {
   // Something else is asked of the slice before that: the request is first to be submitted, if it
   // was not, as of the time at which it came, and what happens meanwhile is to be looked at.
   Alone stop_alone() { return *std::exchange(alone_, std::nullopt); }
+  // Its end is the next event, and comes now: its tokens but the last, at these times, and the end.
+  // happen() then has its effect, of which the outputs are told by these.
+  Passed passed_alone() const {
+    return {{&alone_->request.request, 1},
+            std::span(alone_steps_.told).first(alone_steps_.told.size() - 1)};
+  }
+  request::Output end_of_alone() const;
   // Nothing goes wrong by chance, and no others use its link or its memory: with the fast-forward.
   bool depends_on_itself() const { return depends_on_itself_; }
   // The earliest time at which a request may end, unless something is asked of the slice before;
@@ -105,7 +113,7 @@ class SimulatedSlice {
   void look_ahead_at_steps();
   void look_ahead_at_copies();
   // Steps that ended then have passed. What comes behind them ends at `next_end`.
-  std::vector<RequestId> run_calm_steps(std::span<const Nanos> ends, Nanos next_end);
+  void run_calm_steps(std::span<const Nanos> ends, Nanos next_end);
   void hear_of_step(Nanos at);
   // How its weights lie, if not as the shape says: as one group, or some of them and a ring.
   Result<std::optional<weights::CachedModel>> placed(const ModelShape& shape) const;
@@ -119,6 +127,8 @@ class SimulatedSlice {
   SimulatedExecutor executor_;
   engine::EngineCore core_;
   std::vector<Nanos> ahead_;               // when calm steps end, and the first that is not
+  std::vector<Nanos> passed_ends_;         // Passed, as it was told last
+  std::vector<RequestId> passed_requests_;
   bool last_ahead_ = false;                // of these, the last is the last of all
   Nanos after_ahead_;                      // no step behind these ends sooner
   std::vector<Nanos> copies_ahead_;        // when copies end
