@@ -41,6 +41,24 @@ void Histogram::record(std::int64_t value, std::int64_t times) {
   sum_ += static_cast<double>(value) * static_cast<double>(times);
 }
 
+void Histogram::record(std::span<const std::int64_t> values) {
+  if (values.empty()) return;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const std::int64_t first = std::max<std::int64_t>(*least, 0);
+  const std::int64_t last = std::max<std::int64_t>(*most, 0);
+  if (bucket_of(last) >= buckets_.size()) buckets_.resize(bucket_of(last) + 1);
+  double sum = sum_;
+  for (const std::int64_t value : values) {
+    const std::int64_t counted = std::max<std::int64_t>(value, 0);
+    buckets_[bucket_of(counted)] += 1;
+    sum += static_cast<double>(counted);
+  }
+  sum_ = sum;
+  min_ = count_ == 0 ? first : std::min(min_, first);
+  max_ = std::max(max_, last);
+  count_ += std::ssize(values);
+}
+
 void Histogram::merge(const Histogram& other) {
   if (other.count_ == 0) return;
   if (buckets_.size() < other.buckets_.size()) buckets_.resize(other.buckets_.size());

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace causeway {
@@ -17,6 +18,8 @@ class Histogram {
  public:
   // A negative value counts as 0.
   void record(std::int64_t value, std::int64_t times = 1);
+  // The same of each of these, once.
+  void record(std::span<const std::int64_t> values);
   void merge(const Histogram& other);
   void clear();
 

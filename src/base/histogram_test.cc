@@ -82,5 +82,27 @@ TEST(Histogram, MergingEqualsRecordingEverything) {
   EXPECT_EQ(merged.count(), 0);
 }
 
+TEST(Histogram, RecordsManyAsOneByOne) {
+  Random random(5);
+  for (int round = 0; round < 50; ++round) {
+    Histogram one_by_one, at_once;
+    for (int call = 0; call < 4; ++call) {
+      std::vector<std::int64_t> values;
+      for (std::int64_t i = random.below(40); i > 0; --i) {
+        values.push_back(random.between(-5, std::int64_t{1} << random.between(1, 40)));
+      }
+      for (const std::int64_t value : values) one_by_one.record(value);
+      at_once.record(values);
+    }
+    EXPECT_EQ(one_by_one.count(), at_once.count());
+    EXPECT_EQ(one_by_one.sum(), at_once.sum());
+    EXPECT_EQ(one_by_one.min(), at_once.min());
+    EXPECT_EQ(one_by_one.max(), at_once.max());
+    for (int i = 0; i <= 20; ++i) {
+      EXPECT_EQ(one_by_one.percentile(i / 20.0), at_once.percentile(i / 20.0));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace causeway::histogram_test

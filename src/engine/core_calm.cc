@@ -136,6 +136,16 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
   steps_started += steps;
 }
 
+bool EngineCore::rests_until(Nanos at) const {
+  const State& state = *state_;
+  if (state.border || state.rotation || state.hung || !state.lost.empty()) return false;
+  if (state.may_start() || state.awaits_memory() || state.weights_look) return false;
+  if (!state.outputs.empty() || !state.awaiting_masks.empty()) return false;
+  const std::optional<Nanos> deadline = state.step_deadline();
+  if (deadline && *deadline <= at) return false;
+  return state.cache == nullptr || state.weights_rest(at);
+}
+
 bool EngineCore::State::weights_rest(Nanos now) const {
   CAUSEWAY_DCHECK(cache != nullptr, "no weights come or go where all are resident");
   const std::optional<Nanos> until = cache->residency().quiet_until();
@@ -250,6 +260,11 @@ void EngineCore::run_alone(const Alone& alone, const AloneSteps& steps) {
   }
 }
 
+std::optional<request::ModelSwitch> EngineCore::switch_alone(const Alone& alone,
+                                                             Nanos first_token) const {
+  return state_->switch_ending(state_->models.at(alone.model), first_token);
+}
+
 // As its first step, that step's end and the last one would have left it.
 void EngineCore::State::end_alone(Sequence& sequence, const AloneSteps& steps) {
   const ModelId model = sequence.request.model;
@@ -290,19 +305,23 @@ std::optional<Nanos> EngineCore::calm_until() const {
   return state_->cache == nullptr ? std::nullopt : state_->cache->residency().quiet_until();
 }
 
-std::vector<RequestId> EngineCore::run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
-                                                  const SampledTokens& sampled) {
+void EngineCore::calm_requests(std::vector<RequestId>& requests) const {
+  requests.clear();
+  for (const schedule::Run& run : state_->lanes[0].oldest().decision.runs) {
+    requests.push_back(run.request);
+  }
+}
+
+void EngineCore::run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
+                                const SampledTokens& sampled) {
   State& state = *state_;
   CAUSEWAY_CHECK(steps >= 1, "no steps are passed");
   CAUSEWAY_DCHECK(steps <= state.calm_steps(), "these steps are not alike");
-  std::vector<RequestId> requests;
-  for (const schedule::Run& run : state.lanes[0].oldest().decision.runs) {
-    requests.push_back(run.request);
-  }
-  const ModelId model = state.lanes[0].oldest().decision.model;
+  const schedule::Decision& decision = state.lanes[0].oldest().decision;
+  const ModelId model = decision.model;
   request::Observation& counters = state.models.at(model).counters;
   counters.steps += steps;
-  counters.generated_tokens += steps * std::ssize(requests);
+  counters.generated_tokens += steps * std::ssize(decision.runs);
   counters.prompt_tokens += state.prompt_tokens_of(state.lanes[0].oldest());
   state.device_busy += busy;
   state.run_calm_steps(steps, last_end, sampled);
@@ -312,7 +331,6 @@ std::vector<RequestId> EngineCore::run_calm_steps(std::int64_t steps, Nanos last
     CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(), "calm steps read what is there");
     state.cache->step_begins(model, views);
   }
-  return requests;
 }
 
 }  // namespace causeway::engine

@@ -684,14 +684,21 @@ void EngineCore::State::note_weights(ModelId model, Nanos now) {
   entry.weights_came = now;
 }
 
-void EngineCore::State::end_switch(Sequence& sequence, Nanos now) {
-  auto& switching = models.at(sequence.request.model).switching;
-  if (!switching) return;
+std::optional<request::ModelSwitch> EngineCore::State::switch_ending(const ModelEntry& model,
+                                                                     Nanos now) {
+  const auto& switching = model.switching;
+  if (!switching) return std::nullopt;
   CAUSEWAY_DCHECK(now >= switching->began, "a switch ends before it began");
-  sequence.switched = request::ModelSwitch{.missing = switching->missing,
-                                           .predicted = switching->predicted,
-                                           .took = now - switching->began};
-  switching.reset();
+  return request::ModelSwitch{.missing = switching->missing,
+                              .predicted = switching->predicted,
+                              .took = now - switching->began};
+}
+
+void EngineCore::State::end_switch(Sequence& sequence, Nanos now) {
+  ModelEntry& model = models.at(sequence.request.model);
+  if (!model.switching) return;
+  sequence.switched = switch_ending(model, now);
+  model.switching.reset();
 }
 
 request::Output& EngineCore::State::add_output(Sequence& sequence) {

@@ -180,6 +180,7 @@ class EngineCore::State {
   // token of the model.
   void begin_switch(ModelId model, Nanos now);
   void end_switch(Sequence& sequence, Nanos now);
+  static std::optional<request::ModelSwitch> switch_ending(const ModelEntry& model, Nanos now);
   // Weights of the model that were missing suffice for a step from now on.
   void note_weights(ModelId model, Nanos now);
 

@@ -123,6 +123,8 @@ class EngineCore {
   std::int64_t calm_steps() const;
   // Only steps that end before this time are calm; nullopt: there is no such limit.
   std::optional<Nanos> calm_until() const;
+  // Whether start_step() has nothing to do until then, unless a step ends or something is asked.
+  bool rests_until(Nanos at) const;
   // Copies of weights are under way that will succeed one after the other at the times `ends`.
   // Returns when the core must be called next because of them, if nothing else happens; nullopt: at
   // the first of them. WeightCache::take_events() then reports the copies that ended before, each
@@ -130,11 +132,11 @@ class EngineCore {
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   // Has the effect of `steps` calm steps, at most calm_steps(). The last one ends at `last_end`,
   // and the device was busy for `busy` with all of them. sampled(request, place) gives the token at
-  // that place of the request's sequence. There are no outputs. Returns the requests, each of which
-  // got a token of each step.
+  // that place of the request's sequence. There are no outputs.
   using SampledTokens = std::function<TokenId(RequestId, std::int64_t place)>;
-  std::vector<RequestId> run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
-                                        const SampledTokens& sampled);
+  void run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy, const SampledTokens& sampled);
+  // Fills `requests` with those that get a token of each calm step.
+  void calm_requests(std::vector<RequestId>& requests) const;
 
   // A request that comes to an idle core, and is answered before anything else is asked of the
   // core.
@@ -173,6 +175,8 @@ class EngineCore {
     TokenId last_token;
   };
   void run_alone(const Alone& alone, const AloneSteps& steps);
+  // What its output says of the switch to its model that it waited for, if it did.
+  std::optional<request::ModelSwitch> switch_alone(const Alone& alone, Nanos first_token) const;
 
   // What is known of the steps that are or will be in flight: the next one to end does so at `next`
   // at the earliest, and the one after it at `second`. `passed` calm steps that end before both are

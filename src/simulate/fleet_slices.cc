@@ -21,9 +21,12 @@ void FleetSlices::Lock::lock() {
 
 FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps, Make make)
     : recorder_(recorder),
+      helps_(helps),
       make_(std::move(make)),
-      slices_(static_cast<std::size_t>(most)),
+      times_(static_cast<std::size_t>(most)),
+      slices_(times_.size()),
       due_(most) {
+  for (std::size_t i = 0; i < slices_.size(); ++i) slices_[i].times = &times_[i];
   if (helps) helper_ = std::thread([this] { help(); });
 }
 
@@ -40,9 +43,11 @@ void FleetSlices::help() {
 
 bool FleetSlices::make_up_some() {
   bool any = false;
-  for (Entry& entry : slices_) {
-    if (due_at(entry) >= behind_.load() || !entry.lock.try_lock()) continue;
-    for (; due_at(entry) < behind_.load(); any = true) run(entry);
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const Times& times = times_[i];
+    Entry& entry = slices_[i];
+    if (times.due() >= behind_.load() || !entry.lock.try_lock()) continue;
+    for (; times.due() < behind_.load(); any = true) run(entry);
     entry.lock.unlock();
   }
   return any;
@@ -64,7 +69,7 @@ void FleetSlices::close(std::size_t index) {
     entry.lock.unlock();
   }
   entry.slice.reset();
-  entry.next = kNever;
+  entry.times->next = kNever;
   set_due(index);
 }
 
@@ -73,7 +78,7 @@ void FleetSlices::pause(Nanos until) {
     Entry& entry = slices_[i];
     entry.paused_until = std::max(entry.paused_until, until);
     if (!entry.slice) continue;
-    entry.next = next_of(entry);
+    entry.times->next = next_of(entry);
     set_due(i);
   }
 }
@@ -83,25 +88,24 @@ Nanos FleetSlices::next_of(const Entry& entry) {
 }
 
 Nanos FleetSlices::pass(Entry& entry) {
-  SimulatedSlice::Passed passed = entry.slice->catch_up();
+  const SimulatedSlice::Passed passed = entry.slice->catch_up();
   if (passed.ends.empty()) return Nanos(0);
-  const Nanos last = passed.ends.back();
-  entry.notes.emplace_back(std::move(passed));
-  return last;
+  note(entry, passed);
+  return passed.ends.back();
 }
 
 void FleetSlices::look_ahead(Entry& entry) {
   entry.slice->look_ahead();
-  entry.next = next_of(entry);
+  entry.times->next = next_of(entry);
 }
 
 void FleetSlices::run(Entry& entry) {
-  const bool takes = !entry.starts && entry.left_at.load() <= entry.next.load();
+  const bool takes = !entry.starts && entry.times->left_at.load() <= entry.times->next.load();
   takes ? take_left_alone(entry) : run_event(entry);
 }
 
 void FleetSlices::take_left_alone(Entry& entry) {
-  const Nanos at = entry.left_at.load();
+  const Nanos at = entry.times->left_at.load();
   if (at == kNever) return;
   if (begin_alone(entry)) return;
   (void)take_left(entry);
@@ -110,18 +114,18 @@ void FleetSlices::take_left_alone(Entry& entry) {
 
 bool FleetSlices::begin_alone(Entry& entry) {
   const Left& left = entry.left;
-  if (make_up_to_now(entry, left.moment) || entry.next.load() != kNever) return false;
+  if (make_up_to_now(entry, left.moment) || entry.times->next.load() != kNever) return false;
   entry.clock.set(left.moment.now);
   if (!entry.slice->begin_alone(left.request)) return false;
-  entry.left_at = kNever;
-  entry.next = next_of(entry);
+  entry.times->left_at = kNever;
+  entry.times->next = next_of(entry);
   return true;
 }
 
 void FleetSlices::join_alone(Entry& entry) {
   const SimulatedSlice::Alone alone = entry.slice->stop_alone();
   if (alone.submitted) {
-    entry.next = next_of(entry);
+    entry.times->next = next_of(entry);
     return;
   }
   entry.clock.set(alone.came);
@@ -136,7 +140,7 @@ void FleetSlices::submit(Entry& entry, RequestId request, Nanos at) {
 
 void FleetSlices::start_later(Entry& entry, Nanos at) {
   entry.starts = true;
-  entry.next = at;
+  entry.times->next = at;
 }
 
 bool FleetSlices::take_left(Entry& entry) {
@@ -151,56 +155,84 @@ bool FleetSlices::take_left(Entry& entry) {
   pass(entry);
   if (due) entry.slice->happen();
   submit(entry, left.request.request, left.moment.now);
-  entry.left_at = kNever;
+  entry.times->left_at = kNever;
   return due;
 }
 
 void FleetSlices::run_event(Entry& entry) {
-  if (!std::exchange(entry.starts, false)) {
-    entry.clock.set(entry.next.load());
-    pass(entry);
+  const bool ends_alone = std::exchange(entry.ends_alone, false);
+  if (ends_alone || !std::exchange(entry.starts, false)) {
+    entry.starts = false;
+    entry.clock.set(entry.times->next.load());
+    if (!ends_alone) pass(entry);
     entry.slice->happen();
   }
   entry.slice->start();
   const Nanos tells_at = entry.slice->tells_at();
-  for (request::Output& output : entry.slice->core().take_outputs()) {
+  for (const request::Output& output : entry.slice->core().take_outputs()) {
+    if (ends_alone) continue;  // it was told then
     CAUSEWAY_CHECK(!output.finished, "a request has ended on a slice that was left behind");
-    entry.notes.emplace_back(std::pair(std::move(output), tells_at));
+    note(entry, output, tells_at);
   }
   look_ahead(entry);
 }
 
+void FleetSlices::note(Entry& entry, const request::Output& output, Nanos at) {
+  const LatencyRecorder::Part part(output, at);
+  if (!helps_) return recorder_.record(part);
+  entry.notes.notes.push_back({.part = part});
+}
+
+void FleetSlices::note(Entry& entry, const SimulatedSlice::Passed& passed) {
+  if (!helps_) return tell(passed);
+  Notes& notes = entry.notes;
+  notes.notes.push_back(
+      {.part = {}, .requests = passed.requests.size(), .ends = passed.ends.size()});
+  notes.requests.insert(notes.requests.end(), passed.requests.begin(), passed.requests.end());
+  notes.ends.insert(notes.ends.end(), passed.ends.begin(), passed.ends.end());
+}
+
+void FleetSlices::tell(const SimulatedSlice::Passed& passed) {
+  recorder_.record_tokens(passed.requests, passed.ends);
+  steps_passed_ += std::ssize(passed.ends);
+}
+
 void FleetSlices::tell(Entry& entry) {
-  for (const Note& note : entry.notes) {
-    if (const auto* put_out = std::get_if<0>(&note)) {
-      recorder_.record(put_out->first, put_out->second);
+  Notes& notes = entry.notes;
+  std::span<const RequestId> requests(notes.requests);
+  std::span<const Nanos> ends(notes.ends);
+  for (const Note& note : notes.notes) {
+    if (note.ends == 0) {
+      recorder_.record(note.part);
       continue;
     }
-    const auto& passed = std::get<SimulatedSlice::Passed>(note);
-    recorder_.record_tokens(passed.requests, passed.ends);
-    steps_passed_ += std::ssize(passed.ends);
+    tell({requests.first(note.requests), ends.first(note.ends)});
+    requests = requests.subspan(note.requests);
+    ends = ends.subspan(note.ends);
   }
-  entry.notes.clear();
+  notes.notes.clear();
+  notes.requests.clear();
+  notes.ends.clear();
 }
 
 bool FleetSlices::make_up(Entry& entry, const Moment& moment) {
-  while (entry.starts || entry.next.load() < moment.now) run_event(entry);
+  while (entry.starts || entry.times->next.load() < moment.now) run_event(entry);
   for (auto round = std::max(moment.seen + 1, moment.instant); round < moment.round; ++round) {
-    if (entry.next.load() == moment.now) run_event(entry);
+    if (entry.times->next.load() == moment.now) run_event(entry);
   }
-  return entry.next.load() == moment.now && moment.seen < moment.round;
+  return entry.times->next.load() == moment.now && moment.seen < moment.round;
 }
 
 bool FleetSlices::make_up_to_now(Entry& entry, const Moment& moment) {
   while (true) {
-    if (entry.slice->runs_alone() && entry.next.load() > moment.now) join_alone(entry);
-    if (!entry.starts && entry.next.load() >= moment.now) break;
+    if (entry.slice->runs_alone() && entry.times->next.load() > moment.now) join_alone(entry);
+    if (!entry.starts && entry.times->next.load() >= moment.now) break;
     run_event(entry);
   }
-  if (entry.next.load() > moment.now) {
+  if (entry.times->next.load() > moment.now) {
     entry.clock.set(moment.now);
     pass(entry);
-    entry.next = next_of(entry);
+    entry.times->next = next_of(entry);
   }
   return make_up(entry, moment);
 }
@@ -223,10 +255,14 @@ void FleetSlices::begin_round(Nanos now) {
       entry.seen = round_;
       entry.asked = entry.happened = true;
       entry.clock.set(now);
+      entry.ends_alone = entry.slice->runs_alone();
+    }
+    if (due && !entry.ends_alone) {
       pass(entry);
       entry.slice->happen();
     }
     tell(entry);
+    if (entry.ends_alone) tell(entry.slice->passed_alone());
     (due ? asked_ : early).push_back(index);
   });
   for (const std::size_t index : early) {
@@ -237,19 +273,22 @@ void FleetSlices::begin_round(Nanos now) {
 
 SimulatedSlice& FleetSlices::ask(std::size_t index) {
   Entry& entry = slices_[index];
-  if (std::exchange(entry.asked, true)) return *entry.slice;
+  if (std::exchange(entry.asked, true)) {
+    if (std::exchange(entry.ends_alone, false)) entry.slice->happen();
+    return *entry.slice;
+  }
   entry.lock.lock();
   bool due = false;
   // It has not started since one was left.
   const Left& left = entry.left;
   const bool same_turn =
       left.moment.now == now_ && left.moment.round == round_ && left.had_turn == had_turn(index);
-  if (same_turn && entry.left_at.load() == kNever && entry.slice->runs_alone()) {
+  if (same_turn && entry.times->left_at.load() == kNever && entry.slice->runs_alone()) {
     (void)entry.slice->stop_alone();
-    entry.next = kNever;
-    entry.left_at = now_;
+    entry.times->next = kNever;
+    entry.times->left_at = now_;
   }
-  if (same_turn && entry.left_at.load() == now_) {
+  if (same_turn && entry.times->left_at.load() == now_) {
     due = take_left(entry);
     tell(entry);
   } else {
@@ -278,17 +317,18 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
 bool FleetSlices::leave(std::size_t index, const engine::EngineCore::Alone& request,
                         Nanos ends_from) {
   Entry& entry = slices_[index];
-  const bool free = entry.left_at.load() == kNever && !entry.asked && entry.seen < round_;
+  const bool free = entry.times->left_at.load() == kNever && !entry.asked && entry.seen < round_;
   if (!free || entry.keeps_up > 0 || entry.hung) return false;
   if (!entry.slice->depends_on_itself()) return false;
   entry.left = {.request = request, .moment = moment_of(entry), .had_turn = had_turn(index)};
   entry.seen = round_;
   entry.ends_if_asked = std::min(entry.ends_if_asked, ends_from);
-  entry.left_at = now_;
+  entry.times->left_at = now_;
   Nanos due = std::max(entry.ends_if_asked, now_ + Nanos(1));
   // Without a second thread it is known at once when a request ends that runs alone.
-  const bool idle = !helper_.joinable() && entry.next.load() == kNever;
-  if (idle && begin_alone(entry)) due = entry.next.load();
+  if (!helper_.joinable() && entry.ends_alone) run_event(entry);
+  const bool idle = !helper_.joinable() && entry.times->next.load() == kNever;
+  if (idle && begin_alone(entry)) due = entry.times->next.load();
   due_.set(static_cast<std::int64_t>(index), due);
   return true;
 }
@@ -311,6 +351,8 @@ void FleetSlices::start(const Told& told) {
 void FleetSlices::start_one(std::size_t index, const Told& told) {
   Entry& entry = slices_[index];
   entry.asked = false;
+  if (entry.ends_alone && entry.keeps_up == 0) return start_behind_alone(index, told);
+  if (std::exchange(entry.ends_alone, false)) entry.slice->happen();
   std::vector<request::Output> outputs;
   if (!entry.happened && entry.keeps_up == 0 && entry.slice->depends_on_itself()) {
     // Nothing of it shows before some step has ended: that can be made up for.
@@ -330,9 +372,20 @@ void FleetSlices::start_one(std::size_t index, const Told& told) {
   for (request::Output& output : outputs) told(output, at);
 }
 
+void FleetSlices::start_behind_alone(std::size_t index, const Told& told) {
+  Entry& entry = slices_[index];
+  request::Output end = entry.slice->end_of_alone();
+  start_later(entry, now_);
+  entry.ends_if_asked = kNever;
+  entry.hung = false;
+  due_.set(static_cast<std::int64_t>(index), kNever);
+  entry.lock.unlock();
+  told(end, now_);
+}
+
 void FleetSlices::set_due(std::size_t index) {
   Entry& entry = slices_[index];
-  Nanos due = entry.next.load();
+  Nanos due = entry.times->next.load();
   if (entry.slice && entry.keeps_up == 0) {
     due = entry.slice->ends_from(due);
     entry.ends_if_asked = entry.slice->ends_if_asked(now_);
@@ -351,7 +404,7 @@ Nanos FleetSlices::finish(Nanos until) {
     if (make_up_to_now(entry, moment_of(entry))) run_event(entry);
     while (true) {
       if (entry.slice->runs_alone()) join_alone(entry);
-      if (entry.next.load() > until) break;
+      if (entry.times->next.load() > until) break;
       run_event(entry);
       last = std::max(last, entry.clock.now());
     }

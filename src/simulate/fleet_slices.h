@@ -29,7 +29,6 @@
 #include <memory>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -100,8 +99,18 @@ class FleetSlices {
     std::atomic<bool> taken_{false};
   };
 
-  // Something to be recorded: an output and its time, or steps that were passed.
-  using Note = std::variant<std::pair<request::Output, Nanos>, SimulatedSlice::Passed>;
+  // Something to be recorded: a part of an answer; or steps that were passed, of the first so many
+  // requests and ends that have not been recorded.
+  struct Note {
+    LatencyRecorder::Part part;
+    std::size_t requests = 0;
+    std::size_t ends = 0;
+  };
+  struct Notes {
+    std::vector<Note> notes;
+    std::vector<RequestId> requests;
+    std::vector<Nanos> ends;
+  };
 
   // The instant and round with which a slice catches up.
   struct Moment {
@@ -117,18 +126,26 @@ class FleetSlices {
     bool had_turn = false;  // the slice had had its turn in that round
   };
 
+  // Of a slice. The second thread looks at these without its lock.
+  struct Times {
+    std::atomic<Nanos> next{kNever};  // something happens there
+    // The instant at which a request was left, as Entry::left has it; kNever: none is. Set by the
+    // caller's thread, and taken back with the lock.
+    std::atomic<Nanos> left_at{kNever};
+
+    Nanos due() const { return std::min(next.load(), left_at.load()); }
+  };
+
   struct Entry {
     Lock lock;
     ManualClock clock;
     std::unique_ptr<SimulatedSlice> slice;
-    // The slice's next event. The second thread reads it without the lock.
-    std::atomic<Nanos> next{kNever};
-    std::vector<Note> notes;  // what the slice produced while it was behind
-    // The slice has to start what it can, as of the last ask(), before it catches up.
+    Times* times = nullptr;
+    Notes notes;  // with a second thread: what the slice produced while it was behind
+    // Before it catches up, the slice has to start what it can, as of the last ask(); and before
+    // that, the request that ran alone ends.
     bool starts = false;
-    // The instant of `left`; kNever: no request was left. The caller's thread sets it, and it is
-    // cleared with the lock held.
-    std::atomic<Nanos> left_at{kNever};
+    bool ends_alone = false;
     Left left;
     // Used by the caller's thread alone.
     std::int64_t seen = 0;  // the last round in which the slice was simulated
@@ -144,14 +161,10 @@ class FleetSlices {
   void help();
   bool make_up_some();
   void stop_helping();
-  // When the slice has something to do, including a request that was left.
-  static Nanos due_at(const Entry& entry) {
-    return std::min(entry.next.load(), entry.left_at.load());
-  }
   // Does everything that a slice does by itself at its next event, or when it takes a request that
   // was left.
   void run(Entry& entry);
-  static void run_event(Entry& entry);
+  void run_event(Entry& entry);
   // Takes the request that was left. True: something else happened on the slice in that round.
   bool take_left(Entry& entry);
   // Takes the request that was left, if any, when nothing else is asked of the slice in that round.
@@ -164,28 +177,35 @@ class FleetSlices {
   void submit(Entry& entry, RequestId request, Nanos at);
   // Notes that the slice has to start what it can, as of `at`.
   static void start_later(Entry& entry, Nanos at);
-  // Passes the slice's notes to the recorder.
+  // What a slice produced, for the recorder, which is told of it on the caller's thread.
+  void note(Entry& entry, const request::Output& output, Nanos at);
+  void note(Entry& entry, const SimulatedSlice::Passed& passed);
+  void tell(const SimulatedSlice::Passed& passed);
   void tell(Entry& entry);
   // Catches up with everything before `moment`, including earlier rounds of the same instant. True:
   // something is due in the present round.
-  static bool make_up(Entry& entry, const Moment& moment);
+  bool make_up(Entry& entry, const Moment& moment);
   // Catches up to the present, also in the middle of steps that are passed together.
   bool make_up_to_now(Entry& entry, const Moment& moment);
   Moment moment_of(const Entry& entry) const { return {now_, round_, instant_, entry.seen}; }
   // Passes the steps that need not be simulated one by one, up to the slice's clock. Returns when
   // the last of them ended.
-  static Nanos pass(Entry& entry);
+  Nanos pass(Entry& entry);
   // The slice has started what it can: finds when it must be simulated next.
   static void look_ahead(Entry& entry);
   // The slice's next event, or the time at which one is heard of.
   static Nanos next_of(const Entry& entry);
   void set_due(std::size_t index);
   void start_one(std::size_t index, const Told& told);
+  // The same where a request that ran alone has ended, and nothing else was asked since.
+  void start_behind_alone(std::size_t index, const Told& told);
   // Whether the slice would have started already, had something been due there in this round.
   bool had_turn(std::size_t index) const { return started_ || (starting_ && index < turn_); }
 
   LatencyRecorder& recorder_;
+  const bool helps_;
   const Make make_;
+  std::vector<Times> times_;  // side by side, as the second thread looks at all of them
   std::deque<Entry> slices_;
   EventTree due_;
   Nanos now_;

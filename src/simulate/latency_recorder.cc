@@ -8,14 +8,36 @@ namespace causeway::simulate {
 
 LatencyRecorder::LatencyRecorder(const Workload& workload, const std::vector<std::string>& models,
                                  bool keep)
-    : workload_(workload), served_(keep ? workload.size() : 0) {
+    : workload_(workload), served_(keep ? workload.size() : 0), place_of_(workload.size(), -1) {
   for (const std::string& name : models) models_.push_back({name, {}});
 }
 
 void LatencyRecorder::arrived(std::int64_t index) {
   const Arrival& arrival = workload_[static_cast<std::size_t>(index)];
   models_[arrival.model].second.requests += 1;
-  live_[RequestId(index)].arrival = &arrival;
+  std::int32_t& place = place_of_[static_cast<std::size_t>(index)];
+  CAUSEWAY_CHECK(place < 0, "a request arrives twice");
+  if (free_.empty()) {
+    place = static_cast<std::int32_t>(live_.size());
+    live_.emplace_back();
+  } else {
+    place = free_.back();
+    free_.pop_back();
+  }
+  Live& begun = live_[static_cast<std::size_t>(place)];
+  begun = {};
+  begun.arrival = &arrival;
+}
+
+LatencyRecorder::Live& LatencyRecorder::live(RequestId request) {
+  const bool known = request.value >= 0 && request.value < std::ssize(place_of_);
+  const std::int32_t place = known ? place_of_[static_cast<std::size_t>(request.value)] : -1;
+  CAUSEWAY_CHECK(place >= 0, "a request that does not live is answered, or refused");
+  return live_[static_cast<std::size_t>(place)];
+}
+
+void LatencyRecorder::end(RequestId request) {
+  free_.push_back(std::exchange(place_of_[static_cast<std::size_t>(request.value)], -1));
 }
 
 void LatencyRecorder::keep_end(RequestId request, Nanos now, const std::string& failure) {
@@ -26,12 +48,10 @@ void LatencyRecorder::keep_end(RequestId request, Nanos now, const std::string& 
 }
 
 void LatencyRecorder::refused(RequestId request, Nanos now, bool cancelled) {
-  const auto at = live_.find(request);
-  CAUSEWAY_CHECK(at != live_.end(), "a request is refused that does not live");
-  LatencyReport& report = report_of(at->second);
+  LatencyReport& report = report_of(live(request));
   (cancelled ? report.cancelled : report.refused) += 1;
   keep_end(request, now, cancelled ? "cancelled" : "refused");
-  live_.erase(at);
+  end(request);
 }
 
 void LatencyRecorder::record_end(const Live& live, Nanos now) {
@@ -66,60 +86,72 @@ void LatencyRecorder::record_gap(Live& live, LatencyReport& report, Nanos now) {
   live.late_gaps += !met;
 }
 
-// Of `output` as a whole: a step gives a request one token.
-void LatencyRecorder::record_tokens(const request::Output& output, Live& live, Nanos now) {
-  if (output.tokens.empty()) return;
+// Of the part as a whole: a step gives a request one token.
+void LatencyRecorder::record_tokens(const Part& part, Live& live) {
+  if (part.tokens == 0) return;
   LatencyReport& report = report_of(live);
   if (live.tokens == 0) {
-    live.first_token = now;
+    live.first_token = part.at;
   } else {
-    record_gap(live, report, now);
+    record_gap(live, report, part.at);
   }
-  live.last_token = now;
-  live.tokens += std::ssize(output.tokens);
-  report.output_tokens += std::ssize(output.tokens);
+  live.last_token = part.at;
+  live.tokens += part.tokens;
+  report.output_tokens += part.tokens;
 }
 
-void LatencyRecorder::record(const request::Output& output, Nanos now) {
-  const auto at = live_.find(output.request);
-  CAUSEWAY_CHECK(at != live_.end(), "output of a request that does not live");
-  record_tokens(output, at->second, now);
-  if (output.switched) switches_.record(output.switched->took.count);
+void LatencyRecorder::record(const Part& part) {
+  Live& live = this->live(part.request);
+  record_tokens(part, live);
+  if (part.switched >= Nanos(0)) switches_.record(part.switched.count);
   if (!served_.empty()) {
-    std::vector<Nanos>& times = served_[static_cast<std::size_t>(output.request.value)].token_times;
-    if (times.empty()) times.reserve(static_cast<std::size_t>(at->second.arrival->output.count));
-    times.insert(times.end(), output.tokens.size(), now);
+    std::vector<Nanos>& times = served_[static_cast<std::size_t>(part.request.value)].token_times;
+    if (times.empty()) times.reserve(static_cast<std::size_t>(live.arrival->output.count));
+    times.insert(times.end(), static_cast<std::size_t>(part.tokens), part.at);
   }
-  if (!output.finished) return;
-  last_end_ = now;
-  if (output.reason == request::FinishReason::kCancelled) {
-    return refused(output.request, now, /*cancelled=*/true);
+  if (!part.finished) return;
+  last_end_ = part.at;
+  if (part.reason == request::FinishReason::kCancelled) {
+    return refused(part.request, part.at, /*cancelled=*/true);
   }
-  const bool failed = output.reason == request::FinishReason::kError;
-  keep_end(output.request, now, failed ? "error" : "");
+  const bool failed = part.reason == request::FinishReason::kError;
+  keep_end(part.request, part.at, failed ? "error" : "");
   if (failed) {
-    report_of(at->second).errors += 1;
+    report_of(live).errors += 1;
   } else {
-    record_end(at->second, now);
+    record_end(live, part.at);
   }
-  live_.erase(at);
+  end(part.request);
+}
+
+// Those that gaps_ holds, behind its last token.
+void LatencyRecorder::record_gaps(Live& live, LatencyReport& report) {
+  report.tbt.record(gaps_);
+  const std::int64_t most = live.arrival->slo.tpot.count;
+  const auto late =
+      std::count_if(gaps_.begin(), gaps_.end(), [most](std::int64_t gap) { return gap > most; });
+  report.gaps_met += std::ssize(gaps_) - late;
+  live.late_gaps += late;
 }
 
 void LatencyRecorder::record_tokens(std::span<const RequestId> requests,
                                     std::span<const Nanos> times) {
+  if (times.empty()) return;
+  gaps_.clear();
+  for (std::size_t i = 1; i < times.size(); ++i) {
+    gaps_.push_back((times[i] - times[i - 1]).count);
+  }
   for (const RequestId request : requests) {
-    const auto at = live_.find(request);
-    CAUSEWAY_CHECK(at != live_.end(), "tokens of a request that does not live");
-    Live& live = at->second;
+    Live& live = this->live(request);
     LatencyReport& report = report_of(live);
-    for (const Nanos now : times) {
-      if (live.tokens++ > 0) {
-        record_gap(live, report, now);
-      } else {
-        live.first_token = now;
-      }
-      live.last_token = now;
+    if (live.tokens > 0) {
+      record_gap(live, report, times.front());
+    } else {
+      live.first_token = times.front();
     }
+    record_gaps(live, report);
+    live.tokens += std::ssize(times);
+    live.last_token = times.back();
     report.output_tokens += std::ssize(times);
     if (served_.empty()) continue;
     std::vector<Nanos>& all = served_[static_cast<std::size_t>(request.value)].token_times;

@@ -3,7 +3,6 @@
 
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -59,11 +58,30 @@ class LatencyRecorder {
   void arrived(std::int64_t index);
   // The request ends at `now` without having been served, or because its client has left.
   void refused(RequestId request, Nanos now, bool cancelled = false);
-  void record(const request::Output& output, Nanos now);
+  // What is recorded of an output.
+  struct Part {
+    RequestId request;
+    Nanos at;
+    std::int64_t tokens = 0;
+    Nanos switched{-1};  // how long the switch took that it ended; negative: it ended none
+    bool finished = false;
+    request::FinishReason reason = request::FinishReason::kStop;
+
+    Part() = default;
+    Part(const request::Output& output, Nanos told)
+        : request(output.request),
+          at(told),
+          tokens(std::ssize(output.tokens)),
+          switched(output.switched ? output.switched->took : Nanos(-1)),
+          finished(output.finished),
+          reason(output.reason) {}
+  };
+  void record(const Part& part);
+  void record(const request::Output& output, Nanos now) { record(Part(output, now)); }
   // Each of the requests got a token at each of these times.
   void record_tokens(std::span<const RequestId> requests, std::span<const Nanos> times);
 
-  std::int64_t live() const { return static_cast<std::int64_t>(live_.size()); }
+  std::int64_t live() const { return std::ssize(live_) - std::ssize(free_); }
   Nanos last_end() const { return last_end_; }
   const Models& models() const { return models_; }
   LatencyReport total() const;
@@ -82,8 +100,11 @@ class LatencyRecorder {
   };
 
   LatencyReport& report_of(const Live& live) { return models_[live.arrival->model].second; }
-  void record_tokens(const request::Output& output, Live& live, Nanos now);
+  Live& live(RequestId request);
+  void end(RequestId request);
+  void record_tokens(const Part& part, Live& live);
   static void record_gap(Live& live, LatencyReport& report, Nanos now);
+  void record_gaps(Live& live, LatencyReport& report);
   void record_end(const Live& live, Nanos now);
   void keep_end(RequestId request, Nanos now, const std::string& failure);
 
@@ -91,7 +112,12 @@ class LatencyRecorder {
   Models models_;
   std::vector<ServedRequest> served_;
   Histogram switches_;
-  std::unordered_map<RequestId, Live> live_;
+  // Requests that live, in places that others have had before; and by request its place: -1: it
+  // does not live.
+  std::vector<Live> live_;
+  std::vector<std::int32_t> free_;  // of the places
+  std::vector<std::int32_t> place_of_;
+  std::vector<std::int64_t> gaps_;  // between the tokens of calm steps; kept for its capacity
   Nanos last_end_;
 };
 

@@ -146,8 +146,12 @@ bool SimulatedExecutor::steps_alone(const engine::EngineCore::Alone& alone, cons
   }
 }
 
-TokenId SimulatedExecutor::run_alone(const engine::EngineCore::Alone& alone,
-                                     const AloneSteps& steps) {
+TokenId SimulatedExecutor::last_token(const engine::EngineCore::Alone& alone) const {
+  return token_at(alone.request, (alone.prompt + alone.output).count - 1,
+                  models_.at(alone.model).of_vocab);
+}
+
+void SimulatedExecutor::run_alone(const engine::EngineCore::Alone& alone, const AloneSteps& steps) {
   const std::int64_t count = alone.output.count;
   const Model& model = models_.at(alone.model);
   HostLaunches::Rows rows{.model = alone.model,
@@ -169,7 +173,6 @@ TokenId SimulatedExecutor::run_alone(const engine::EngineCore::Alone& alone,
   counters_.weights_wait += steps.weights_wait;
   counters_.launch_wait_longest =
       std::max(counters_.launch_wait_longest, steps.launch_wait_longest);
-  return token_at(alone.request, (alone.prompt + alone.output).count - 1, model.of_vocab);
 }
 
 bool SimulatedSlice::begin_alone(const engine::EngineCore::Alone& request) {
@@ -216,9 +219,24 @@ void SimulatedSlice::wait_alone() {
   alone_ = Alone{.request = waiting->request, .came = waiting->came, .submitted = true};
 }
 
+request::Output SimulatedSlice::end_of_alone() const {
+  CAUSEWAY_CHECK(alone_ && clock_.now() == alone_steps_.told.back(),
+                 "a request is not alone to its end");
+  request::Output output;
+  output.request = alone_->request.request;
+  output.tokens.emplace_back().token = executor_.last_token(alone_->request);
+  output.finished = true;
+  output.reason = request::FinishReason::kLength;
+  if (alone_->submitted) {
+    output.switched = core_.switch_alone(alone_->request, alone_steps_.first_token);
+  }
+  return output;
+}
+
 void SimulatedSlice::end_alone() {
   const Alone alone = *std::exchange(alone_, std::nullopt);
   const SimulatedExecutor::AloneSteps& steps = alone_steps_;
+  CAUSEWAY_CHECK(clock_.now() == steps.told.back(), "a request is not alone to its end");
   if (alone.submitted) {
     for (std::size_t i = 0; i < copies_ahead_.size(); ++i) {
       mover_->hear_until(copies_ahead_[i]);
@@ -227,13 +245,13 @@ void SimulatedSlice::end_alone() {
     mover_->hear_until(kNever);
     copies_looked_at_.reset();
   }
-  const TokenId last = executor_.run_alone(alone.request, steps);
+  executor_.run_alone(alone.request, steps);
   core_.run_alone(alone.request, {.came = alone.came,
                                   .first_step = steps.start,
                                   .first_token = steps.first_token,
                                   .last_end = clock_.now(),
                                   .busy = steps.busy,
-                                  .last_token = last});
+                                  .last_token = executor_.last_token(alone.request)});
 }
 
 Nanos SimulatedSlice::alone_ends_if_asked(Nanos now) const {

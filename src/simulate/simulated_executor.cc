@@ -107,6 +107,7 @@ std::unique_ptr<SimulatedExecutor::Step> SimulatedExecutor::draw(request::Batch 
   step->result.step = batch.step;
   step->batch = std::move(batch);
   step->submitted = step->next_from = clock_.now();
+  if (!options_.faults.any()) return step;
   if (random_.chance(options_.faults.slow_rate)) step->slowed = options_.faults.slow_factor;
   if (random_.chance(options_.faults.hang_rate)) {
     step->hangs = true;

@@ -186,8 +186,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // False: the steps cannot be foreseen.
   bool steps_alone(const engine::EngineCore::Alone& alone, const AloneStart& start,
                    AloneSteps& steps) const;
-  // Has the effect of all these steps. Returns the last token.
-  TokenId run_alone(const engine::EngineCore::Alone& alone, const AloneSteps& steps);
+  // Has the effect of all these steps, which have ended.
+  void run_alone(const engine::EngineCore::Alone& alone, const AloneSteps& steps);
+  TokenId last_token(const engine::EngineCore::Alone& alone) const;
   // A time shorter than any step of the model.
   Nanos step_least(ModelId model) const { return models_.at(model).step_least; }
   // When the running step began, or when it will have been launched.

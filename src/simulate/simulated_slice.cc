@@ -186,19 +186,19 @@ void SimulatedSlice::look_ahead_at_steps() {
   if (longest >= core_.step_timeout()) ahead_.clear();
 }
 
-std::vector<RequestId> SimulatedSlice::run_calm_steps(std::span<const Nanos> ends, Nanos next_end) {
+void SimulatedSlice::run_calm_steps(std::span<const Nanos> ends, Nanos next_end) {
   const auto run = [this](std::span<const Nanos> some, Nanos began) {
-    return core_.run_calm_steps(std::ssize(some), some.back(), some.back() - began,
-                                [this](RequestId request, std::int64_t place) {
-                                  return executor_.token_at(request, place);
-                                });
+    core_.run_calm_steps(std::ssize(some), some.back(), some.back() - began,
+                         [this](RequestId request, std::int64_t place) {
+                           return executor_.token_at(request, place);
+                         });
   };
   // The time of a first token counts, too.
   const std::size_t first = executor_.begins_answers() ? 1 : ends.size();
-  auto requests = run(ends.first(first), executor_.began());
-  if (first < ends.size()) (void)run(ends.subspan(first), ends.front());
+  core_.calm_requests(passed_requests_);
+  run(ends.first(first), executor_.began());
+  if (first < ends.size()) run(ends.subspan(first), ends.front());
   executor_.repeat(ends, next_end);
-  return requests;
 }
 
 // The step that runs has ended then, and nothing begins in its place. Its token is told with those
@@ -212,12 +212,7 @@ void SimulatedSlice::hear_of_step(Nanos at) {
 
 SimulatedSlice::Passed SimulatedSlice::catch_up() {
   Passed passed;
-  if (alone_) {
-    CAUSEWAY_CHECK(clock_.now() == alone_steps_.told.back(), "a request is not alone to its end");
-    passed.requests = {alone_->request.request};
-    passed.ends.assign(alone_steps_.told.begin(), alone_steps_.told.end() - 1);
-    return passed;
-  }
+  CAUSEWAY_CHECK(!alone_, "a request that is alone is passed over as a whole");
   if (copies_looked_at_) {
     for (const Nanos end : copies_ahead_) {
       if (end >= clock_.now()) break;
@@ -231,14 +226,15 @@ SimulatedSlice::Passed SimulatedSlice::catch_up() {
   const auto last = std::lower_bound(ahead_.begin(), ahead_.end() - 1, clock_.now());
   const std::int64_t steps = last - ahead_.begin();
   executor_.begin_launched();
-  if (steps > 0) {
-    passed.ends.assign(ahead_.begin(), last);
-    const bool hears = last_ahead_ && last + 1 == ahead_.end();
-    const std::size_t calm = passed.ends.size() - (hears ? 1 : 0);
-    passed.requests = run_calm_steps(std::span(passed.ends).first(calm), ahead_[calm]);
-    if (hears) hear_of_step(passed.ends.back());
-  }
+  std::swap(ahead_, passed_ends_);
   ahead_.clear();
+  if (steps == 0) return passed;
+  passed.ends = std::span(passed_ends_).first(static_cast<std::size_t>(steps));
+  const bool hears = last_ahead_ && steps + 1 == std::ssize(passed_ends_);
+  const std::size_t calm = passed.ends.size() - (hears ? 1 : 0);
+  run_calm_steps(passed.ends.first(calm), passed_ends_[calm]);
+  if (hears) hear_of_step(passed.ends.back());
+  passed.requests = passed_requests_;
   return passed;
 }
 
@@ -272,8 +268,13 @@ std::optional<Nanos> SimulatedSlice::next_event() const {
   for (const auto& other : {awaits_copies ? std::nullopt : core_.next_wakeup(), copies}) {
     if (other) next = std::min(next.value_or(*other), *other);
   }
-  if (executor_.busy_until() > clock_.now()) return executor_.busy_until();
-  return next;
+  const Nanos busy = executor_.busy_until();
+  if (busy <= clock_.now()) return next;
+  // When it has launched what it does, the engine's thread looks: where there is nothing to do, it
+  // need not.
+  const bool rests = depends_on_itself_ && next && *next > busy && core_.rests_until(busy) &&
+                     !(mover_ && mover_->copies_at(clock_.now()));
+  return rests ? next : busy;
 }
 
 void SimulatedSlice::happen() {

@@ -56,11 +56,11 @@ class SimulatedSlice {
   // copies of weights, need not be simulated one by one. next_event() is then the first event that
   // must be. Call it after start().
   void look_ahead();
-  // The steps that were passed. catch_up() must be called before anything else is asked of the
-  // slice.
+  // The steps that were passed and ended before now. catch_up() must be called before anything else
+  // is asked of the slice, and its result holds until something is.
   struct Passed {
-    std::vector<RequestId> requests;  // each of them got a token
-    std::vector<Nanos> ends;          // at each of these times
+    std::span<const RequestId> requests;  // each of them got a token
+    std::span<const Nanos> ends;          // at each of these times
   };
   Passed catch_up();
   // Fast-forward of a whole request that comes now (simulated_alone.cc), when its model is there
@@ -78,6 +78,13 @@ class SimulatedSlice {
   // Something else is asked of the slice before that request ends. The caller must then submit it
   // as of the time at which it came, unless it was submitted, and simulate what happens meanwhile.
   Alone stop_alone() { return *std::exchange(alone_, std::nullopt); }
+  // The end of that request is the next event, and comes now: these are its tokens but the last,
+  // with their times, and its end. happen() then has its effect, without outputs of its own.
+  Passed passed_alone() const {
+    return {{&alone_->request.request, 1},
+            std::span(alone_steps_.told).first(alone_steps_.told.size() - 1)};
+  }
+  request::Output end_of_alone() const;
   // With the fast-forward: no faults happen at random, and no other slices use the same link or
   // memory.
   bool depends_on_itself() const { return depends_on_itself_; }
@@ -112,7 +119,7 @@ class SimulatedSlice {
   void look_ahead_at_steps();
   void look_ahead_at_copies();
   // The steps that end at `ends` have passed. The next step ends at `next_end`.
-  std::vector<RequestId> run_calm_steps(std::span<const Nanos> ends, Nanos next_end);
+  void run_calm_steps(std::span<const Nanos> ends, Nanos next_end);
   void hear_of_step(Nanos at);
   // How the weights lie when that is not as the shape says: as one group, or some of them and a
   // ring.
@@ -127,6 +134,8 @@ class SimulatedSlice {
   SimulatedExecutor executor_;
   engine::EngineCore core_;
   std::vector<Nanos> ahead_;  // the ends of the steps to pass, and of the first step after them
+  std::vector<Nanos> passed_ends_;  // what catch_up() returned last
+  std::vector<RequestId> passed_requests_;
   bool last_ahead_ = false;   // the last entry of ahead_ is the last step of all
   Nanos after_ahead_;         // no step after those of ahead_ ends sooner
   std::vector<Nanos> copies_ahead_;  // the ends of copies that need not be reported one by one

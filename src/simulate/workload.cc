@@ -158,8 +158,13 @@ request::Request request_of(const Arrival& arrival, std::int64_t index, std::int
 }
 
 request::Request blank_request_of(const Arrival& arrival, std::int64_t index) {
-  const auto tokens = static_cast<std::size_t>(std::max<std::int64_t>(0, arrival.prompt.count));
-  return request_with(std::vector<TokenId>(tokens), arrival, index);
+  const auto size_of = [](Tokens tokens) {
+    return static_cast<std::size_t>(std::max<std::int64_t>(0, tokens.count));
+  };
+  std::vector<TokenId> prompt;
+  prompt.reserve(size_of(arrival.prompt) + size_of(arrival.output));  // the answer follows
+  prompt.resize(size_of(arrival.prompt));
+  return request_with(std::move(prompt), arrival, index);
 }
 
 }  // namespace causeway::simulate
