@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "grammar/json_strings.h"
+#include "grammar/plain_regex.h"
 
 #ifdef CAUSEWAY_XGRAMMAR
 
@@ -237,7 +238,7 @@ xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
     case ConstraintKind::kJsonSchema:
       return compiler.CompileJSONSchema(with_json_strings(constraint.text), true, std::nullopt,
                                         std::nullopt, true, kWhiteSpaceMax);
-    case ConstraintKind::kRegex: return compiler.CompileRegex(constraint.text);
+    case ConstraintKind::kRegex: return compiler.CompileRegex(plain_regex(constraint.text));
     case ConstraintKind::kGrammar: return compiler.CompileGrammar(constraint.text);
     case ConstraintKind::kStructuralTag:
       return compiler.CompileStructuralTag(tag_with_grammars(constraint.text));

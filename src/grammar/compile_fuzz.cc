@@ -27,8 +27,8 @@ constexpr TokenId kEnd = 264;
 const std::vector<std::string> kSchemas = {
     R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "id": {"type":
  "string", "pattern": "^[a-z]+$"}, "size": {"enum": ["s", "l", 1, null]}, "tags": {"type":
- "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}}, "required": ["name"],
- "additionalProperties": false})",
+ "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}},
+ "required": ["name"], "additionalProperties": false})",
     R"({"$defs": {"n": {"type": "integer", "minimum": -5, "maximum": 99}}, "anyOf": [{"$ref":
  "#/$defs/n"}, {"type": "array", "prefixItems": [{"const": "a"}, {"type": "number"}]}, {"type":
  "object", "additionalProperties": {"type": "string", "format": "date"}}]})"};

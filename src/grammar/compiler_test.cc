@@ -14,6 +14,7 @@
 #include "base/json_numbers.h"
 #include "base/random.h"
 #include "grammar/compile.h"
+#include "grammar/plain_regex.h"
 #include "text/detokenizer.h"
 
 namespace causeway::grammar::compiler_test {
@@ -231,6 +232,25 @@ TEST_F(CompilerTest, SchemasOfCallsAreWhatSchemasAreElsewhere) {
   }
   EXPECT_THAT(why_not(ConstraintKind::kStructuralTag, tag_around({{"type", "nothing"}})),
               ::testing::Not(""));
+}
+
+TEST_F(CompilerTest, WhatIsNoWhiteSpaceMayBeAnythingElse) {
+  Random random(8);
+  for (const char* regex : {R"(\S{3})", R"([^\s,]{2,4})", R"(a\S[^\s]\\)"}) {
+    const auto outcome = compile(ConstraintKind::kRegex, regex);
+    ASSERT_TRUE(outcome.ok()) << regex << ": " << outcome.error().message;
+    for (int i = 0; i < 20; ++i) {
+      const std::string text = walk(**outcome, random);
+      EXPECT_FALSE(text.empty());
+      EXPECT_EQ(text.find_first_of(" \t\n\v\f\r"), std::string::npos) << regex << ": " << text;
+    }
+  }
+}
+
+TEST(PlainRegex, WritesOutWhiteSpaceThatIsLeftOut) {
+  EXPECT_EQ(plain_regex(R"(\S+\s[^a\s]\\S)"), R"([^ \x09-\x0d]+\s[^a \x09-\x0d]\\S)");
+  EXPECT_EQ(plain_regex(R"([\s\S]\[\S])"), R"([\s\S]\[[^ \x09-\x0d]])");
+  EXPECT_EQ(plain_regex("a\\"), "a\\") << "a backslash at the end is the compiler's to refuse";
 }
 
 TEST_F(CompilerTest, AnyObjectRegexAndGrammar) {
