@@ -70,7 +70,7 @@ Status open_fleet(ReplayHereOptions& options, const RotationOptions& targets, co
 Result<bench::ReplayReport> replay_here(ReplayHereOptions options, const RotationOptions& targets,
                                         const bench::ReplayOptions& list, const Clock& clock) {
   CAUSEWAY_ASSIGN(const Bytes pool, pool_of(options));
-  FleetHere here{.home{clock, pool}, .answers{clock}};
+  FleetHere here{.home{clock, pool}, .answers = bench::ReplaySink(clock)};
   CAUSEWAY_TRY(open_fleet(options, targets, clock, here));
   const std::size_t slices = here.slices->count();
   options.replay.source =
