@@ -58,7 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                         .pieces = data[0] / 4 % 2 == 0
                                                       ? ToolCallParser::Pieces::kWhole
                                                       : ToolCallParser::Pieces::kAsTheyCome,
-                                        .calls_max = data[0] / 8 % 2 == 0 ? 1 << 20 : 1};
+                                        .calls_max = data[0] / 8 % 2 == 0 ? 1 << 20 : 1,
+                                        .name_first = data[0] / 16 % 2 != 0};
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   const Parsed whole = parse(options, text, text.size() + 1);
   CAUSEWAY_CHECK(parse(options, text, data[1] % 32 + 1u) == whole);
