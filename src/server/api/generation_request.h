@@ -80,6 +80,11 @@ struct GenerationRequest : AnswerOptions {
     if (endpoint == Endpoint::kEmbeddings || endpoint == Endpoint::kResponses) return "input";
     return endpoint == Endpoint::kChat ? "messages" : "prompt";
   }
+  // The answer is free text, but calls in it have a form.
+  bool fences_calls() const {
+    return !forces_call &&
+           std::find(strict_tools.begin(), strict_tools.end(), true) != strict_tools.end();
+  }
   // A template renders a conversation, and a message answers it.
   bool chats() const { return endpoint == Endpoint::kChat || endpoint == Endpoint::kResponses; }
 
@@ -114,7 +119,9 @@ struct GenerationRequest : AnswerOptions {
   bool parallel_tool_calls = true;
   bool forces_call = false;  // with calls_tools: the answer is calls and nothing else
   std::string forced_tool;   // the one that is to be called; empty: any
-  // What the answer must match, and the field that says so; with forces_call prepare() makes it.
+  std::vector<bool> strict_tools;  // with calls_tools, of each: its arguments keep to its schema
+  // What the answer must match, and the field that says so; with forces_call and fences_calls()
+  // prepare() makes it.
   std::optional<request::ConstraintText> constraint;
   std::string constraint_field;
   std::int32_t priority = 0;  // as request::Request: larger runs first
