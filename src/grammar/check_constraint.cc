@@ -211,6 +211,7 @@ Status check_constraint(const request::ConstraintText& constraint, const Constra
     case ConstraintKind::kJsonSchema: return check_schema(text, limits);
     case ConstraintKind::kRegex: return check_expression(text, false, limits);
     case ConstraintKind::kGrammar: return check_expression(text, true, limits);
+    case ConstraintKind::kCallsInText:
     case ConstraintKind::kStructuralTag: {
       // What the server wrote around the schemas.
       ConstraintLimits inner = limits;

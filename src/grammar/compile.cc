@@ -16,6 +16,8 @@
 #include <variant>
 #include <vector>
 
+#include "grammar/calls_in_text.h"
+#include "grammar/fenced_answer.h"
 #include "grammar/json_strings.h"
 #include "grammar/plain_regex.h"
 
@@ -89,14 +91,23 @@ std::string shown(std::string message) {
 
 // One place in a grammar, used by the sequence that follows it and by the thread that computes.
 struct Place {
-  explicit Place(xgrammar::CompiledGrammar of) : grammar(std::move(of)) {}
+  Place(xgrammar::CompiledGrammar of, bool closing) : grammar(std::move(of)), closes(closing) {}
 
   const xgrammar::CompiledGrammar grammar;
+  const bool closes;  // where the grammar is complete the place is closed; no end token comes
   std::optional<xgrammar::GrammarMatcher> matcher;  // the computing thread's
   std::mutex mutex;                                 // guards what follows
   std::condition_variable changed;
   request::MaskState state = request::MaskState::kComputing;
   std::vector<std::uint32_t> mask;
+  bool closed = false;
+  std::size_t followed = 0;  // tokens, the last time
+};
+
+// Where a place goes: behind a text, then behind tokens.
+struct Steps {
+  std::string text = {};
+  std::vector<TokenId> tokens;
 };
 
 bool fill(xgrammar::GrammarMatcher& matcher, std::vector<std::uint32_t>& mask) {
@@ -115,29 +126,42 @@ bool fill(xgrammar::GrammarMatcher& matcher, std::vector<std::uint32_t>& mask) {
   return false;
 }
 
-// Of any thread that may take long. False: the tokens do not follow, or nothing can follow them.
-bool follow(Place& place, const std::vector<TokenId>& tokens, std::vector<std::uint32_t>& mask) {
+struct Reached {
+  std::vector<std::uint32_t> mask;
+  bool closed = false;
+  std::size_t followed = 0;
+};
+
+// Of any thread that may take long. False: they do not follow, or nothing can follow them.
+bool follow(Place& place, const Steps& steps, Reached& reached) {
   try {
-    if (!place.matcher) place.matcher.emplace(place.grammar);
-    for (const TokenId token : tokens) {
-      if (!place.matcher->AcceptToken(token)) return false;
+    if (!place.matcher) place.matcher.emplace(place.grammar, std::nullopt, place.closes);
+    xgrammar::GrammarMatcher& matcher = *place.matcher;
+    if (!steps.text.empty() && !matcher.AcceptString(steps.text)) return false;
+    for (const TokenId token : steps.tokens) {
+      if (place.closes && matcher.IsTerminated()) break;
+      if (!matcher.AcceptToken(token)) return false;
+      ++reached.followed;
     }
-    return fill(*place.matcher, mask);
+    reached.closed = place.closes && matcher.IsTerminated();
+    return reached.closed || fill(matcher, reached.mask);
   } catch (const std::exception&) {  // the library's, or no memory
     return false;
   }
 }
 
-void compute(Place& place, const std::vector<TokenId>& tokens, std::size_t words) {
-  std::vector<std::uint32_t> mask(words);
-  const bool goes_on = follow(place, tokens, mask);
+void compute(Place& place, const Steps& steps, std::size_t words) {
+  Reached reached{.mask = std::vector<std::uint32_t>(words)};
+  const bool goes_on = follow(place, steps, reached);
   const std::lock_guard lock(place.mutex);
-  place.mask = std::move(mask);
+  place.mask = std::move(reached.mask);
+  place.closed = reached.closed;
+  place.followed = reached.followed;
   place.state = goes_on ? request::MaskState::kReady : request::MaskState::kImpossible;
   place.changed.notify_all();
 }
 
-class Matcher final : public request::TokenMatcher {
+class Matcher final : public CallMatcher {
  public:
   Matcher(std::shared_ptr<Place> place, std::shared_ptr<WorkPool> pool, std::size_t words)
       : place_(std::move(place)), pool_(std::move(pool)), words_(words) {}
@@ -153,14 +177,17 @@ class Matcher final : public request::TokenMatcher {
 
   std::span<const std::uint32_t> mask() const override { return place_->mask; }
 
-  void advance(TokenId token) override { go({token}); }
+  bool closed() const override { return place_->closed; }
+  std::size_t followed() const override { return place_->followed; }
 
-  void go(std::vector<TokenId> tokens) {
+  void advance(TokenId token) override { go({.tokens = {token}}); }
+
+  void go(Steps steps) {
     {
       const std::lock_guard lock(place_->mutex);
       place_->state = request::MaskState::kComputing;
     }
-    const bool posted = pool_->post([place = place_, moved = std::move(tokens), words = words_] {
+    const bool posted = pool_->post([place = place_, moved = std::move(steps), words = words_] {
       compute(*place, moved, words);
     });
     if (posted) return;
@@ -186,11 +213,11 @@ class XgrammarConstraint final : public request::Constraint {
   const request::ConstraintText& text() const override { return text_; }
 
   std::unique_ptr<request::TokenMatcher> begin(std::vector<TokenId> output) const override {
-    auto place = std::make_shared<Place>(grammar_);
+    auto place = std::make_shared<Place>(grammar_, /*closing=*/false);
     place->mask = first_;
     place->state = request::MaskState::kReady;
     auto matcher = std::make_unique<Matcher>(std::move(place), pool_, first_.size());
-    if (!output.empty()) matcher->go(std::move(output));
+    if (!output.empty()) matcher->go({.tokens = std::move(output)});
     return matcher;
   }
 
@@ -198,6 +225,31 @@ class XgrammarConstraint final : public request::Constraint {
   const request::ConstraintText text_;
   const xgrammar::CompiledGrammar grammar_;
   const std::vector<std::uint32_t> first_;  // what may come first
+  const std::shared_ptr<WorkPool> pool_;
+};
+
+class XgrammarCallForm final : public CallForm {
+ public:
+  XgrammarCallForm(xgrammar::CompiledGrammar grammar, std::shared_ptr<WorkPool> pool)
+      : grammar_(std::move(grammar)), pool_(std::move(pool)) {}
+
+  bool begins_with(const std::string& text) const override {
+    Place place(grammar_, /*closing=*/true);
+    Reached reached{.mask = std::vector<std::uint32_t>(words())};
+    return follow(place, {.text = text, .tokens = {}}, reached);
+  }
+
+  std::unique_ptr<CallMatcher> begin(std::string text, std::vector<TokenId> tokens) const override {
+    auto place = std::make_shared<Place>(grammar_, /*closing=*/true);
+    auto matcher = std::make_unique<Matcher>(std::move(place), pool_, words());
+    matcher->go({std::move(text), std::move(tokens)});
+    return matcher;
+  }
+
+ private:
+  std::size_t words() const { return words_of(grammar_.GetTokenizerInfo()); }
+
+  const xgrammar::CompiledGrammar grammar_;
   const std::shared_ptr<WorkPool> pool_;
 };
 
@@ -242,9 +294,49 @@ xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
     case ConstraintKind::kGrammar: return compiler.CompileGrammar(constraint.text);
     case ConstraintKind::kStructuralTag:
       return compiler.CompileStructuralTag(tag_with_grammars(constraint.text));
-    case ConstraintKind::kBannedWords: break;
+    case ConstraintKind::kBannedWords:
+    case ConstraintKind::kCallsInText: break;
   }
   throw std::runtime_error("unknown kind");
+}
+
+// A form that holds from the first token to the last.
+Result<Compiled> compile_whole(const PreparedTokens& tokens, request::ConstraintText text,
+                               std::shared_ptr<WorkPool> matching) {
+  xgrammar::GrammarCompiler compiler(tokens.info, /*max_threads=*/1, /*cache_enabled=*/false);
+  xgrammar::CompiledGrammar grammar = compile_text(compiler, text);
+  xgrammar::GrammarMatcher matcher(grammar);
+  std::vector<std::uint32_t> first(words_of(tokens.info));
+  if (!fill(matcher, first)) {
+    return invalid_argument("no token of the model's vocabulary begins an answer of this form");
+  }
+  const std::size_t bytes =
+      grammar.MemorySizeBytes() + text.text.size() + first.size() * sizeof(std::uint32_t);
+  return Compiled{std::make_shared<XgrammarConstraint>(std::move(text), std::move(grammar),
+                                                       std::move(first), std::move(matching)),
+                  bytes};
+}
+
+// A form of the calls in an answer.
+Result<Compiled> compile_calls(std::shared_ptr<const PreparedTokens> tokens,
+                               request::ConstraintText text, std::shared_ptr<WorkPool> matching) {
+  CAUSEWAY_ASSIGN(CallsInText calls, parse_calls_in_text(text.text));
+  xgrammar::GrammarCompiler compiler(tokens->info, /*max_threads=*/1, /*cache_enabled=*/false);
+  xgrammar::CompiledGrammar grammar = compiler.CompileStructuralTag(tag_with_grammars(calls.call));
+  const std::size_t bytes = grammar.MemorySizeBytes() + 2 * text.text.size();
+  auto form = std::make_unique<XgrammarCallForm>(std::move(grammar), std::move(matching));
+  for (const std::string& begin : calls.begins) {
+    if (form->begins_with(begin)) continue;
+    return invalid_argument("no token of the model's vocabulary goes on behind " + begin);
+  }
+  const auto& vocabulary = tokens->info.GetDecodedVocab();
+  std::vector<TokenId> end(tokens->info.GetStopTokenIds());
+  Fenced fenced = fence_answer({.text = std::move(text),
+                                .calls = std::move(calls),
+                                .form = std::move(form),
+                                .tokens = {std::move(tokens), &vocabulary},
+                                .end = std::move(end)});
+  return Compiled{std::move(fenced.constraint), bytes + fenced.bytes};
 }
 
 }  // namespace
@@ -265,20 +357,13 @@ Result<Compiled> compile(std::shared_ptr<const PreparedTokens> tokens, request::
   std::string warned;
   warnings = &warned;
   try {
-    xgrammar::GrammarCompiler compiler(tokens->info, /*max_threads=*/1, /*cache_enabled=*/false);
-    xgrammar::CompiledGrammar grammar = compile_text(compiler, text);
+    Result<Compiled> compiled =
+        text.kind == request::ConstraintKind::kCallsInText
+            ? compile_calls(std::move(tokens), std::move(text), std::move(matching))
+            : compile_whole(*tokens, std::move(text), std::move(matching));
     warnings = nullptr;
     if (!warned.empty()) return unsupported(shown(warned));
-    xgrammar::GrammarMatcher matcher(grammar);
-    std::vector<std::uint32_t> first(words_of(tokens->info));
-    if (!fill(matcher, first)) {
-      return invalid_argument("no token of the model's vocabulary begins an answer of this form");
-    }
-    const std::size_t bytes =
-        grammar.MemorySizeBytes() + text.text.size() + first.size() * sizeof(std::uint32_t);
-    return Compiled{std::make_shared<XgrammarConstraint>(std::move(text), std::move(grammar),
-                                                         std::move(first), std::move(matching)),
-                    bytes};
+    return compiled;
   } catch (const std::bad_alloc&) {
     warnings = nullptr;
     return exhausted("there is no memory to compile it");

@@ -119,6 +119,7 @@ class Fixture {
 
 // The `nth` token that the mask allows, cyclically; -1: it allows none.
 TokenId pick(std::span<const std::uint32_t> mask, std::size_t nth) {
+  if (mask.empty()) return static_cast<TokenId>(nth % (kEnd + 1));
   std::array<TokenId, kEnd + 1> allowed;
   std::size_t count = 0;
   for (TokenId token = 0; token <= kEnd; ++token) {
@@ -145,7 +146,11 @@ void follow(const request::Constraint& constraint, std::string_view choices) {
 
 void fuzz(const Fixture& fixture, std::uint8_t which, std::string_view choices,
           std::string_view input) {
-  const auto kind = static_cast<request::ConstraintKind>(which % 5);
+  constexpr auto kKinds = std::to_array(
+      {request::ConstraintKind::kJson, request::ConstraintKind::kJsonSchema,
+       request::ConstraintKind::kRegex, request::ConstraintKind::kGrammar,
+       request::ConstraintKind::kStructuralTag, request::ConstraintKind::kCallsInText});
+  const request::ConstraintKind kind = kKinds[which % kKinds.size()];
   const auto file = testing::edited_file({files_of(kind), kWords}, input);
   request::ConstraintText form{kind, file.text};
   const Status status = check_constraint(form, kLimits);

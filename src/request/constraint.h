@@ -21,6 +21,7 @@ enum class ConstraintKind : std::uint8_t {
   kGrammar,        // EBNF with a rule `root`
   kStructuralTag,  // XGrammar's JSON of literal text and schemas: forced calls of tools
   kBannedWords,    // no grammar, but words that must not come (banned_words.h)
+  kCallsInText,    // free text, in which calls of tools have a form (grammar/calls_in_text.h)
 };
 
 struct ConstraintText {
@@ -44,7 +45,8 @@ class TokenMatcher {
   // Waits for the computation, for `longest` at most.
   virtual MaskState wait(Nanos longest) = 0;
   // After kReady, until advance(): bit t % 32 of word t / 32 says that token t may come next, of
-  // the model's whole vocabulary. Where the output is complete these are its end tokens.
+  // the model's whole vocabulary. Where the output is complete these are its end tokens. Empty:
+  // every token may.
   virtual std::span<const std::uint32_t> mask() const = 0;
   // After kReady: this token was chosen. Does not block.
   virtual void advance(TokenId token) = 0;

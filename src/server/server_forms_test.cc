@@ -84,5 +84,48 @@ TEST_F(Forms, AForcedCallHasTheFormOfTheModel) {
   EXPECT_EQ(fleet->last().constraint, nullptr);
 }
 
+TEST_F(Forms, CallsOfStrictToolsHaveAFormInFreeText) {
+  start_with_tools(text::ToolCallFormat::kHermes);
+  const std::string begin = R"("tools":[{"type":"function","function":{"name":"f"}},)"
+                            R"({"type":"function","function":{"name":"g","strict":true)";
+  for (const std::string choice : {"", R"(,"tool_choice":"auto")", R"(,"tool_choice":null)"}) {
+    ASSERT_EQ(chat(begin + "}}]" + choice).status, 200);
+    ASSERT_NE(fleet->last().constraint, nullptr);
+    EXPECT_EQ(fleet->last().constraint->text().kind, request::ConstraintKind::kCallsInText);
+  }
+  ASSERT_EQ(chat(begin + R"(}}],"tool_choice":"none")").status, 200);
+  EXPECT_EQ(fleet->last().constraint, nullptr);
+  ASSERT_EQ(chat(begin + R"(}}],"tool_choice":"required")").status, 200);
+  EXPECT_EQ(fleet->last().constraint->text().kind, request::ConstraintKind::kStructuralTag);
+}
+
+TEST_F(Forms, StrictToolsAreRefusedAsOtherForms) {
+  start_with_tools(text::ToolCallFormat::kMistral);
+  const auto param = [&](const std::string& schema, const std::string& more = "",
+                         bool strict = true) {
+    const Answer answer = chat(
+        R"("tools":[{"type":"function","function":{"name":"g"}},{"type":"function","function":)"
+        R"({"name":"f","strict":)" +
+        std::string(strict ? "true" : "false") + R"(,"parameters":)" + schema + "}}]" + more);
+    return answer.status == 200 ? "" : error(answer)["param"].get<std::string>();
+  };
+  const std::string schemas = "tools[1].function.parameters";
+  EXPECT_EQ(param(nested(33)), schemas);
+  EXPECT_EQ(param(R"({"properties":{"a":{"uniqueItems":true}}})"), schemas);
+  EXPECT_EQ(param(R"({"properties":{"a":{"maxLength":20000}}})"), schemas);
+  for (const std::string bad :
+       {R"({"$ref":"#"})", R"({"properties":{"a":{"type":"string","pattern":"("}}})"}) {
+    EXPECT_EQ(param(bad), "tools") << "found by compiling";
+  }
+  EXPECT_EQ(param(R"({"title":")" + std::string(70'000, 'x') + "\"}"), schemas);
+  EXPECT_EQ(param(nested(33), "", /*strict=*/false), "") << "nothing keeps to it";
+  const std::string small = R"({"type":"object","properties":{"a":{"type":"integer"}}})";
+  EXPECT_EQ(param(small), "") << "not all of OpenAI's demands are met";
+  EXPECT_EQ(param(small, R"(,"min_tokens":2)"), "min_tokens");
+  EXPECT_EQ(param(small, R"(,"ignore_eos":true)"), "ignore_eos");
+  EXPECT_EQ(param(small, R"(,"bad_words":["x"])"), "bad_words");
+  EXPECT_EQ(param(small, R"(,"min_tokens":2,"tool_choice":"none")"), "");
+}
+
 }  // namespace
 }  // namespace causeway::server::server_forms_test

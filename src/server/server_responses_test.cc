@@ -1,6 +1,7 @@
 // /v1/responses over the wire: whole answers, the events of streams, and how they end.
 #include <vector>
 
+#include "grammar/calls_in_text.h"
 #include "grammar/compile.h"
 #include "server/testing/fixture.h"
 
@@ -389,6 +390,21 @@ TEST_F(Responses, AForcedCallNamesItsTools) {
   const Answer refused = ask(R"("tools":[{"type":"function","name":"f","parameters":)" + deep +
                              R"(}],"tool_choice":"required")");
   EXPECT_EQ(error(refused)["param"], "tools[0].parameters");
+}
+
+TEST_F(Responses, StrictToolsHaveAForm) {
+  if (!grammar::available()) GTEST_SKIP() << "this build has no XGrammar";
+  start_with_tools(text::ToolCallFormat::kHermes);
+  const std::string tool = R"("tools":[{"type":"function","name":"f","strict":true,"parameters":)";
+  const std::string schema = R"({"type":"object","properties":{"a":{"type":"integer"}}}}])";
+  ASSERT_EQ(ask(tool + schema + R"(,"parallel_tool_calls":false)").status, 200);
+  ASSERT_NE(fleet->last().constraint, nullptr);
+  const auto calls = grammar::parse_calls_in_text(fleet->last().constraint->text().text);
+  ASSERT_TRUE(calls.ok()) << calls.error().message;
+  EXPECT_TRUE(calls->once);
+  EXPECT_NE(calls->call.find(R"("a":{"type":"integer"})"), std::string::npos);
+  EXPECT_EQ(last_prompt().find("strict"), std::string::npos) << "the model is not shown it";
+  EXPECT_EQ(error(ask(tool + R"({"uniqueItems":true}}])"))["param"], "tools[0].parameters");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void fields(V& v, Of<V, request::Slo>& slo) {
 }
 template <typename V>
 void fields(V& v, Of<V, request::ConstraintText>& constraint) {
-  v.one_of(constraint.kind, request::ConstraintKind::kBannedWords);
+  v.one_of(constraint.kind, request::ConstraintKind::kCallsInText);
   v(constraint.text);
 }
 // Less the constraint, which Submit has as text.

@@ -116,6 +116,14 @@ class Formed(unittest.TestCase):
             messages.append(answer)
         self.assertIsInstance(chat().bind_tools([get_weather]).invoke(messages), AIMessage)
 
+    def test_strict_tools_need_not_be_called(self):
+        bound = chat().bind_tools([get_weather], strict=True)
+        self.assertIsInstance(bound.invoke(QUESTIONS[0]), AIMessage)
+        pieces = list(bound.stream(QUESTIONS[0]))
+        self.assertTrue(pieces)
+        for call in bound.invoke(QUESTIONS[1]).tool_calls:
+            self.assertIn(call["args"]["city"], CITIES)
+
     def test_calls_are_streamed(self):
         bound = self.chat.bind_tools([get_weather], tool_choice="get_weather")
         gathered = None

@@ -182,6 +182,12 @@ class Responses(Suite):
             {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}])
         self.assertGreater(answer.usage.input_tokens, final.usage.input_tokens)
 
+    def test_strict_tools_need_not_be_called(self):
+        answer = self.first_complete(lambda seed: self.respond(
+            tools=[{**CITY_TOOL, "strict": True}], extra_body={"seed": seed}))
+        self.assertTrue(answer.tools[0].strict)
+        self.assertIn(answer.status, {"completed", "incomplete"})
+
     def test_responses_are_kept(self):
         first = self.respond(instructions="Be brief.", temperature=0)
         if not first.store:

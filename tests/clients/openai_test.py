@@ -12,11 +12,14 @@ import threading
 import time
 import unittest
 import urllib.request
+from typing import Literal
 
 import openai
+import pydantic
 
 from openai_suite import QUESTION, Suite, make_client
-from served import API_KEY, MODEL, NO_KEY, PATIENCE_SECONDS, ROOT_URL
+from served import (API_KEY, CITIES, DRAWN, FORMED_TOKENS, MODEL, NO_KEY, PATIENCE_SECONDS,
+                    ROOT_URL)
 
 QUEUE = int(os.environ.get("CAUSEWAY_QUEUE", "64"))
 
@@ -382,6 +385,12 @@ TOOLS = [{"type": "function", "function": {
                    "required": ["city"]}}}]
 
 
+class GetWeather(pydantic.BaseModel):
+    """The weather of a city"""
+    city: Literal[CITIES]
+    tomorrow: bool
+
+
 class Tools(Suite):
     def test_accepted_or_refused_by_name(self):
         try:
@@ -410,6 +419,33 @@ class Tools(Suite):
                 self.skipTest("this build has no XGrammar")
             if answer.finish_reason != "length":
                 self.assertTrue(answer.message.tool_calls)
+
+    def test_strict_tools_need_not_be_called(self):
+        """As the client's own helpers send them; a random model begins a call when it likes to."""
+        ask = {"model": MODEL, "messages": QUESTION, "max_tokens": FORMED_TOKENS, **DRAWN,
+               "tools": [openai.pydantic_function_tool(GetWeather)]}
+        try:
+            free = self.client.chat.completions.parse(**{**ask, "max_tokens": 8})
+        except openai.LengthFinishReasonError:
+            free = self.client.chat.completions.create(**{**ask, "max_tokens": 8})
+        except openai.BadRequestError as error:
+            self.assertEqual(error.param, "tools")
+            self.skipTest("the template takes no tools, or this build has no XGrammar")
+        self.assertIn(free.choices[0].finish_reason, {"stop", "length", "tool_calls"})
+        mark = self.client.post(ROOT_URL + "/tokenize", cast_to=dict[str, object], body={
+            "model": MODEL, "prompt": "<tool_call>", "add_special_tokens": False})["tokens"]
+        if len(mark) != 1:
+            self.skipTest("the model has no token that begins a call")
+        ask |= {"logit_bias": {str(mark[0]): 100}, "parallel_tool_calls": False}
+        with self.client.chat.completions.stream(**ask, tool_choice="auto") as stream:
+            kinds = {event.type for event in stream}
+            streamed = stream.get_final_completion()
+        self.assertIn("tool_calls.function.arguments.delta", kinds)
+        for answer in (self.client.chat.completions.parse(**ask), streamed):
+            self.assertEqual(answer.choices[0].finish_reason, "tool_calls")
+            calls = answer.choices[0].message.tool_calls
+            self.assertEqual(len(calls), 1)
+            self.assertIsInstance(calls[0].function.parsed_arguments, GetWeather)
 
     def test_answers_of_tools(self):
         messages = QUESTION + [

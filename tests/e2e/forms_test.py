@@ -15,7 +15,7 @@ import time
 import unittest
 from pathlib import Path
 
-from running_server import TINY_MEMORY, RunningServer, make_model, run_causeway
+from running_server import TINY_MEMORY, RunningServer, make_model, name_token, run_causeway
 
 SCHEMA = {"type": "object", "additionalProperties": False,
           "properties": {"name": {"type": "string", "maxLength": 12},
@@ -27,6 +27,10 @@ TEMPLATE = ("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in m
 TOOLS = [{"type": "function", "function": {"name": "paint", "parameters": {
     "type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}}},
          {"type": "function", "function": {"name": "stop"}}]
+STRICT_TOOLS = [{"type": "function", "function": {**tool["function"], "strict": True}}
+                for tool in TOOLS]
+# What calls of them say.
+CALLS = {("paint", ("colour", "red")), ("paint", ("colour", "blue")), ("stop",)}
 
 
 PATIENCE_SECONDS = 120  # for a form to be compiled, however busy the machine is
@@ -72,7 +76,7 @@ class Forms(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         root = Path(cls.folder.name)
-        make_model(root / "model")
+        name_token(make_model(root / "model"), "<tool_call>")
         (root / "model" / "chat_template.jinja").write_text(TEMPLATE)
         cls.server = PatientServer(root / "model", "--served-model-name", "m",
                                    *TINY_MEMORY, *cls.arguments)
@@ -160,18 +164,55 @@ class Forms(unittest.TestCase):
                 "max_tokens": 400, "temperature": 1.0}
         for seed in range(4):
             status, answer = self.server.request("/v1/chat/completions", {
-                **body, "seed": seed, "tool_choice": "required", "parallel_tool_calls": False})
+                **body, "seed": seed, "tool_choice": "required", "parallel_tool_calls": False,
+                "tools": STRICT_TOOLS if seed % 2 == 1 else TOOLS})
             self.assertEqual(status, 200, answer)
             if answer["choices"][0]["finish_reason"] == "length":
                 continue
             calls = answer["choices"][0]["message"]["tool_calls"]
             self.assertEqual(len(calls), 1)
-            self.assertIn(calls[0]["function"]["name"], {"paint", "stop"})
+            call = calls[0]["function"]
+            self.assertIn((call["name"], *json.loads(call["arguments"]).items()), CALLS)
         _, answer = self.server.request("/v1/chat/completions", {
             **body, "tool_choice": {"type": "function", "function": {"name": "paint"}}})
         call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
         self.assertEqual(call["name"], "paint")
         self.assertIn(json.loads(call["arguments"])["colour"], {"red", "blue"})
+
+    def call_token(self):
+        status, answer = self.server.request("/tokenize", {
+            "model": "m", "prompt": "<tool_call>", "add_special_tokens": False})
+        self.assertEqual((status, answer["count"]), (200, 1), answer)
+        return str(answer["tokens"][0])
+
+    def test_calls_of_strict_tools(self):
+        """A model that likes to begin a call, at random within its form."""
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "temperature": 1.0,
+                "tools": STRICT_TOOLS, "max_tokens": 400}
+        status, free = self.server.request("/v1/chat/completions", {**body, "max_tokens": 30})
+        self.assertEqual(status, 200, free)
+        self.assertFalse(free["choices"][0]["message"].get("tool_calls"))
+        calls, several = [], 0
+        for seed in range(8):
+            likes = {**body, "seed": seed, "logit_bias": {self.call_token(): 100},
+                     "parallel_tool_calls": seed % 2 == 1}
+            status, answer = self.server.request("/v1/chat/completions", likes)
+            self.assertEqual(status, 200, answer)
+            choice = answer["choices"][0]
+            made = choice["message"].get("tool_calls") or []
+            calls += [call["function"] for call in made]
+            several += len(made) > 1
+            if seed % 2 == 0 and choice["finish_reason"] != "length":
+                self.assertEqual((len(made), choice["finish_reason"]), (1, "tool_calls"))
+                self.assertIsNone(choice["message"]["content"])
+        self.assertGreater(len(calls), 4)
+        self.assertGreater(several, 0)
+        for call in calls:
+            self.assertIn((call["name"], *json.loads(call["arguments"]).items()), CALLS)
+        deep_tool = {"type": "function", "function": {
+            "name": "f", "strict": True, "parameters": deep(33)}}
+        status, answer = self.server.request("/v1/chat/completions", {**body, "tools": [deep_tool]})
+        self.assertEqual((status, answer["error"]["param"]), (400, "tools[0].function.parameters"))
 
     def test_hostile_forms(self):
         form = {"type": "json_schema", "json_schema": {"schema": deep(33)}}

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from running_server import TINY_MEMORY, RunningServer, make_model
+from running_server import TINY_MEMORY, RunningServer, make_model, name_token
 
 API_KEY = "test-key"
 
@@ -45,6 +45,7 @@ CHAT_TEMPLATE = """
 def main():
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(Path(folder) / "tiny")
+        name_token(model, "<tool_call>")
         template = Path(folder) / "tools.jinja"
         template.write_text(CHAT_TEMPLATE)
         with RunningServer(model, "--api-key", API_KEY, "--max-queue", "64", "--chat-template",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/testing/edited_file.h"
+#include "grammar/calls_in_text.h"
 #include "grammar/check_constraint.h"
 #include "server/api/answer_writer.h"
 #include "server/api/prepare.h"
@@ -114,6 +115,7 @@ const fleet::CatalogueEntry& model() {
     CAUSEWAY_CHECK(chat.ok(), chat.error().message);
     made->chat_template.emplace(std::move(chat).value());
     made->tool_calls = text::ToolCallFormat::kHermes;
+    made->reasoning = text::ReasoningFormat::kQwen3;
     return made;
   }();
   return *entry;
@@ -125,6 +127,10 @@ void check(const Prepared& prepared) {
   if (prepared.constraint) {
     const Status form = grammar::check_constraint(*prepared.constraint);
     CAUSEWAY_CHECK(form.ok() || !form.error().message.empty());
+    if (prepared.constraint->kind == request::ConstraintKind::kCallsInText) {
+      const auto calls = grammar::parse_calls_in_text(prepared.constraint->text);
+      CAUSEWAY_CHECK(calls.ok() && grammar::to_constraint(*calls) == *prepared.constraint);
+    }
   }
   for (const std::string& echo : prepared.echoes) CAUSEWAY_CHECK(!text::first_invalid_utf8(echo));
   for (const request::Request& request : prepared.requests) {

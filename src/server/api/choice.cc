@@ -27,7 +27,8 @@ Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
                  .tells_tokens = asked.include_reasoning && asked.endpoint == Endpoint::kChat});
   }
   if (!asked.calls_tools) return;
-  text::ToolCallParser::Options options{.format = formats.tool_calls};
+  text::ToolCallParser::Options options{.format = formats.tool_calls,
+                                        .name_first = asked.fences_calls()};
   if (asked.stream) options.pieces = text::ToolCallParser::Pieces::kAsTheyCome;
   if (!asked.parallel_tool_calls) options.calls_max = 1;
   const auto mark = tokenizer.find(text::tool_call_mark(formats.tool_calls));

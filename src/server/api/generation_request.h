@@ -80,6 +80,11 @@ struct GenerationRequest : AnswerOptions {
     if (endpoint == Endpoint::kEmbeddings || endpoint == Endpoint::kResponses) return "input";
     return endpoint == Endpoint::kChat ? "messages" : "prompt";
   }
+  // Whether the answer is free text in which calls have a form.
+  bool fences_calls() const {
+    return !forces_call &&
+           std::find(strict_tools.begin(), strict_tools.end(), true) != strict_tools.end();
+  }
   // Whether a template renders a conversation, and a message answers it.
   bool chats() const { return endpoint == Endpoint::kChat || endpoint == Endpoint::kResponses; }
 
@@ -114,8 +119,9 @@ struct GenerationRequest : AnswerOptions {
   bool parallel_tool_calls = true;
   bool forces_call = false;  // with calls_tools: the answer consists of calls only
   std::string forced_tool;   // the tool that must be called; empty: any
-  // What the answer must match, and the field that asks for it. With forces_call prepare() makes
-  // it.
+  std::vector<bool> strict_tools;  // with calls_tools: whether a tool's arguments match its schema
+  // What the answer must match, and the field that asks for it. With forces_call and
+  // fences_calls() prepare() makes it.
   std::optional<request::ConstraintText> constraint;
   std::string constraint_field;
   std::int32_t priority = 0;  // as request::Request: larger runs first

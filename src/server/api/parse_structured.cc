@@ -189,6 +189,10 @@ void parse_structured_outputs(Fields& fields, const ApiLimits& limits, Generatio
 
 // Refuses fields that could forbid the only tokens that the form allows, or the end of the answer.
 void check_company(Fields& fields, const GenerationRequest& out) {
+  const std::string why = out.fences_calls()
+                              ? "strict `tools`, whose calls have a form"
+                              : "`" + out.constraint_field +
+                                    "`, which says what the answer is made of and where it ends";
   const std::array<std::pair<std::string_view, bool>, 4> others = {
       {{"ignore_eos", out.ignore_eos},
        {"min_tokens", out.min_tokens > 0},
@@ -196,8 +200,7 @@ void check_company(Fields& fields, const GenerationRequest& out) {
        {"bad_words", !out.bad_words.empty()}}};
   for (const auto& [name, given] : others) {
     if (given) {
-      fields.fail(name, "cannot be given together with `" + out.constraint_field +
-                            "`, which says what the answer is made of and where it ends");
+      fields.fail(name, "cannot be given together with " + why);
     }
   }
 }
@@ -219,8 +222,9 @@ void parse_structured(Fields& fields, const ApiLimits& limits, GenerationRequest
                     "`: calls of tools have a form of their own (`tool_choice`: \"none\" lets the "
                     "answer have this one)");
   }
-  if (out.forces_call) out.constraint_field = "tool_choice";
-  if (out.constraint || out.forces_call) check_company(fields, out);
+  const bool fences = out.fences_calls();
+  if (out.forces_call || fences) out.constraint_field = fences ? "tools" : "tool_choice";
+  if (out.constraint || out.forces_call || fences) check_company(fields, out);
 }
 
 }  // namespace causeway::server

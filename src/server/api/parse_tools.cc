@@ -18,32 +18,32 @@ void parse_type(Fields& fields, bool may_be_missing) {
   if (type != "function") fields.fail("type", "must be \"function\"");
 }
 
-// `forced`: calls are written by a grammar, which keeps to every schema.
-void parse_function(Fields& fields, const ApiLimits& limits, bool forced) {
+// Whether it is strict.
+bool parse_function(Fields& fields, const ApiLimits& limits) {
   parse_tool_name(fields, limits);
   fields.string("description");
   fields.object("parameters");
-  if (fields.boolean("strict").value_or(false) && !forced) {
-    fields.fail("strict", "is supported with `tool_choice` \"required\" or a named tool only");
-  }
+  return fields.boolean("strict").value_or(false);
 }
 
-MaybeError parse_tool(const Json& tool, const ApiLimits& limits, const GenerationRequest& out,
-                      const std::string& path) {
+MaybeError parse_tool(const Json& tool, const ApiLimits& limits, const std::string& path,
+                      GenerationRequest& out) {
   if (!tool.is_object()) return bad_request("`" + path + "` must be an object", path);
   Fields fields(tool, path + ".");
   parse_type(fields, false);
+  bool strict = false;
   if (out.endpoint == Endpoint::kResponses) {
-    parse_function(fields, limits, out.forces_call);
+    strict = parse_function(fields, limits);
   } else if (const Json* function = fields.object("function")) {
     Fields inner(*function, path + ".function.");
-    parse_function(inner, limits, out.forces_call);
+    strict = parse_function(inner, limits);
     inner.reject_rest();
     if (inner.failed()) fields.fail(*inner.error());
   } else {
     fields.fail("function", "must be an object with a name");
   }
   fields.reject_rest();
+  out.strict_tools.push_back(strict);
   return fields.error();
 }
 
@@ -161,11 +161,13 @@ void parse_tools(Fields& fields, const ApiLimits& limits, GenerationRequest& out
                        "must be a list of at most " + std::to_string(limits.tools_max) + " tools");
   }
   for (std::size_t i = 0; i < tools->size() && !fields.failed(); ++i) {
-    if (auto error = parse_tool((*tools)[i], limits, out, indexed("tools", i))) fields.fail(*error);
+    if (auto error = parse_tool((*tools)[i], limits, indexed("tools", i), out)) fields.fail(*error);
   }
   if (fields.failed()) return;
   out.calls_tools = wanted && !tools->empty();
-  if (out.calls_tools) {
+  if (!out.calls_tools) {
+    out.strict_tools.clear();
+  } else {
     out.chat->tools = *tools;
     if (out.endpoint == Endpoint::kResponses) {
       std::transform(tools->begin(), tools->end(), out.chat->tools.begin(), chat_tool);

@@ -68,7 +68,7 @@ TEST(ParseTools, RefusesByName) {
       {function + R"({"name":")" + std::string(200, 'f') + "\"}}]", "tools[0].function.name"},
       {function + R"({"name":"f","parameters":[]}}])", "tools[0].function.parameters"},
       {function + R"({"name":"f","description":1}}])", "tools[0].function.description"},
-      {function + R"({"name":"f","strict":true}}])", "tools[0].function.strict"},
+      {function + R"({"name":"f","strict":1}}])", "tools[0].function.strict"},
       {function + R"({"name":"f","other":1}}])", "tools[0].function.other"},
       {R"("tools":[{"type":"function","function":{"name":"f"},"x":1}])", "tools[0].x"},
       {R"("tool_choice":"maybe")", "tool_choice"},
@@ -93,10 +93,30 @@ TEST(ParseTools, ACallMayBeForced) {
       named));
   EXPECT_TRUE(named.forces_call);
   EXPECT_EQ(named.forced_tool, "f");
+}
+
+TEST(ParseTools, StrictOnesFenceCallsThatAreNotForced) {
   const std::string strict =
-      R"("tools":[{"type":"function","function":{"name":"f","strict":true}}],)";
-  EXPECT_FALSE(parse(strict + R"("tool_choice":"required")"));
-  EXPECT_TRUE(parse(strict + R"("tool_choice":"auto")"));
+      "\"tools\":[" + kTool + R"(,{"type":"function","function":{"name":"g","strict":true}}])";
+  const auto asked = [](const std::string& more) {
+    GenerationRequest out;
+    const auto error = parse(more, out);
+    EXPECT_FALSE(error) << more;
+    return out;
+  };
+  for (const std::string choice : {"", R"(,"tool_choice":"auto")", R"(,"tool_choice":null)"}) {
+    const GenerationRequest out = asked(strict + choice);
+    EXPECT_TRUE(out.fences_calls());
+    EXPECT_EQ(out.strict_tools, (std::vector<bool>{false, true}));
+    EXPECT_EQ(out.constraint_field, "tools");
+  }
+  EXPECT_FALSE(asked(strict + R"(,"tool_choice":"required")").fences_calls());
+  EXPECT_FALSE(asked(strict + R"(,"tool_choice":"none")").fences_calls());
+  EXPECT_FALSE(asked("\"tools\":[" + kTool + "]").fences_calls());
+  EXPECT_FALSE(asked(R"("tools":[{"type":"function","function":{"name":"g","strict":null}}])")
+                   .fences_calls());
+  EXPECT_TRUE(parse(R"("tools":[{"type":"function","function":{"name":"g","strict":1}}])"));
+  EXPECT_TRUE(parse(strict + R"(,"response_format":{"type":"json_object"})"));
 }
 
 TEST(ParseTools, AForcedCallNeedsItsTool) {

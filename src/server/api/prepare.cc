@@ -4,8 +4,8 @@
 
 #include "grammar/check_constraint.h"
 #include "server/api/bad_words.h"
+#include "server/api/call_forms.h"
 #include "server/api/chat_body.h"
-#include "server/api/forced_calls.h"
 #include "text/detokenizer.h"
 
 namespace causeway::server {
@@ -279,14 +279,14 @@ void set_sampling(const GenerationRequest& asked, const fleet::CatalogueEntry& m
   out.prompt_logprobs = asked.prompt_top();
 }
 
-// After encode_prompt(), which has checked that the form of the model's calls is known.
-MaybeError force_calls(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
-                       Prepared& out) {
+// Of the tools whose schema a grammar will keep to.
+MaybeError check_schemas(const GenerationRequest& asked) {
   const auto& tools = asked.chat->tools;
   for (std::size_t i = 0; i < tools.size(); ++i) {
     const auto& function = tools[i]["function"];
     const auto parameters = function.find("parameters");
     if (parameters == function.end() || !parameters->is_object()) continue;
+    if (!asked.forces_call && !asked.strict_tools[i]) continue;
     const Status fits =
         grammar::check_constraint({request::ConstraintKind::kJsonSchema, parameters->dump()});
     if (fits.ok()) continue;
@@ -295,8 +295,32 @@ MaybeError force_calls(const GenerationRequest& asked, const fleet::CatalogueEnt
         "tools[" + std::to_string(i) + (flat ? "].parameters" : "].function.parameters");
     return bad_request("`" + field + "`: " + fits.error().message, field);
   }
-  out.constraint =
-      forced_calls(model.tool_calls, tools, asked.forced_tool, !asked.parallel_tool_calls);
+  return {};
+}
+
+// What the model thinks is passed over where the answer's text is parted from it.
+request::ConstraintText fence(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                              bool begins_reasoning) {
+  grammar::CallsInText calls = fenced_calls(model.tool_calls, asked.chat->tools, asked.strict_tools,
+                                            !asked.parallel_tool_calls);
+  const auto [open, close] = text::reasoning_marks(model.reasoning);
+  if (asked.endpoint == Endpoint::kChat && !open.empty()) {
+    calls.marks.think_open = open;
+    calls.marks.think_close = close;
+    calls.marks.thinks = begins_reasoning;
+    calls.think_open = model.tokenizer->find(open).value_or(-1);
+    calls.think_close = model.tokenizer->find(close).value_or(-1);
+  }
+  return grammar::to_constraint(calls);
+}
+
+// After encode_prompt(), which has checked that the form of the model's calls is known.
+MaybeError form_calls(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+                      Prepared& out) {
+  if (auto error = check_schemas(asked)) return error;
+  out.constraint = asked.forces_call ? forced_calls(model.tool_calls, asked.chat->tools,
+                                                    asked.forced_tool, !asked.parallel_tool_calls)
+                                     : fence(asked, model, out.begins_reasoning);
   return {};
 }
 
@@ -343,13 +367,17 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
     auto error = encode_prompt(asked, i, model, context.now_unix_seconds, prompt);
     request.prompt = std::move(prompt.tokens);
     out.begins_reasoning = prompt.begins_reasoning;
-    if (!error && asked.forces_call) error = force_calls(asked, model, out);
+    const bool forms = asked.forces_call || asked.fences_calls();
+    if (!error && forms) error = form_calls(asked, model, out);
     if (!error) error = fit(asked, model, request);
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);
   }
-  // A form holds from the first token on, so such an answer does not begin with reasoning.
-  out.begins_reasoning = out.begins_reasoning && !out.constraint;
+  // A form holds from the first token on, unless text is free: such an answer does not begin with
+  // reasoning.
+  const bool formed =
+      out.constraint && out.constraint->kind != request::ConstraintKind::kCallsInText;
+  out.begins_reasoning = out.begins_reasoning && !formed;
   if (auto error = check_prompt_logprobs(asked, context.prompt_logprobs_max, out)) return error;
   return set_echoes(asked, model, context.echo_bytes_max, out);
 }

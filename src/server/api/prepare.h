@@ -30,7 +30,7 @@ struct Prepared {
   std::vector<request::Request> requests;
   std::int64_t prompt_tokens = 0;   // each prompt once
   std::vector<std::string> echoes;  // the text of each prompt, where it is to be told
-  bool begins_reasoning = false;    // as EncodedPrompt has it, unless a form is asked for
+  bool begins_reasoning = false;    // as EncodedPrompt has it, unless a form holds from the start
   // What the answers must match, to be compiled before the requests are submitted.
   std::optional<request::ConstraintText> constraint = {};
 

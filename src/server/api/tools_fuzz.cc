@@ -11,7 +11,7 @@
 #include "base/testing/edited_file.h"
 #include "grammar/check_constraint.h"
 #include "server/api/chat_body.h"
-#include "server/api/forced_calls.h"
+#include "server/api/call_forms.h"
 #include "server/api/generation_request.h"
 #include "text/tool_calls/tool_call_parser.h"
 

@@ -77,7 +77,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                         .pieces = data[0] / 4 % 2 == 0
                                                       ? ToolCallParser::Pieces::kWhole
                                                       : ToolCallParser::Pieces::kAsTheyCome,
-                                        .calls_max = data[0] / 8 % 2 == 0 ? 1 << 20 : 1};
+                                        .calls_max = data[0] / 8 % 2 == 0 ? 1 << 20 : 1,
+                                        .name_first = data[0] / 16 % 2 != 0};
   const std::string text =
       causeway::testing::edited_file({kAnswers, kWords},
                                      {reinterpret_cast<const char*>(data) + 2, size - 2})

@@ -76,7 +76,7 @@ void ToolCallParser::step_gap(char c) {
 }
 
 void ToolCallParser::begin_call(char c) {
-  reader_.emplace();
+  reader_.emplace(options_.name_first);
   telling_ = false;
   state_ = State::kCall;
   step_call(c);

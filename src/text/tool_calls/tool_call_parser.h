@@ -42,6 +42,7 @@ class ToolCallParser {
     ToolCallFormat format = ToolCallFormat::kNone;  // kNone: all is content
     Pieces pieces = Pieces::kWhole;
     int calls_max = 1 << 20;  // later ones are dropped
+    bool name_first = false;  // what begins with another member than its name is no call
   };
 
   explicit ToolCallParser(const Options& options);

@@ -43,6 +43,7 @@ void ToolCallReader::read_key(char c, Event event) {
 
 bool ToolCallReader::begin_value(char c) {
   in_value_ = member_ != Member::kOther;
+  if (name_first_ && name_json_.empty() && member_ != Member::kName) return false;
   if (member_ == Member::kName) return c == '"' && name_json_.empty();
   if (member_ == Member::kOther) return true;
   if (c != '{' || arguments_begun_) return false;

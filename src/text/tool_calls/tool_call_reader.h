@@ -17,6 +17,9 @@ class ToolCallReader {
   };
   static constexpr std::size_t kNameBytesMax = 1024;
 
+  // `name_first`: the first member is the name, or it is no call.
+  explicit ToolCallReader(bool name_first = false) : name_first_(name_first) {}
+
   // After kDone and kBroken nothing more may come.
   State push(char c);
   // The name is known and arguments have begun: it is a call unless it breaks.
@@ -32,6 +35,7 @@ class ToolCallReader {
   bool begin_value(char c);
   bool read_value(char c, JsonObjectCheck::Event event);
 
+  bool name_first_;
   JsonObjectCheck check_;
   std::string key_;                 // as it is written, as far as it has come
   Member member_ = Member::kOther;  // whose value comes

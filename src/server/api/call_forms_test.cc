@@ -1,5 +1,5 @@
-// What forced_calls() lets a model write is what the parser of its format reads.
-#include "server/api/forced_calls.h"
+// What the forms of calls let a model write is what the parser of its format reads.
+#include "server/api/call_forms.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "text/detokenizer.h"
 #include "text/tool_calls/tool_call_parser.h"
 
-namespace causeway::server::forced_calls_test {
+namespace causeway::server::call_forms_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -137,4 +137,4 @@ TEST_F(ForcedCalls, ANamedToolIsCalledOnce) {
 }
 
 }  // namespace
-}  // namespace causeway::server::forced_calls_test
+}  // namespace causeway::server::call_forms_test
