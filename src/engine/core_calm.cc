@@ -105,6 +105,8 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
   StepLane& lane = lanes[0];
   StepInFlight& first = lane.at(lane.ended);
   StepInFlight& second = lane.at(lane.ended + 1);
+  CAUSEWAY_DCHECK(first.sequences.size() == second.decision.runs.size(),
+                  "both steps are of the same sequences");
   const StepId last_done(first.id.value + steps - 1), in_flight(first.id.value + steps);
   for (std::size_t i = 0; i < first.sequences.size(); ++i) {
     Sequence& sequence = *first.sequences[i];
@@ -306,6 +308,7 @@ std::optional<Nanos> EngineCore::calm_until() const {
 }
 
 void EngineCore::calm_requests(std::vector<RequestId>& requests) const {
+  CAUSEWAY_DCHECK(state_->lanes[0].in_flight() > 0, "calm steps are in flight");
   requests.clear();
   for (const schedule::Run& run : state_->lanes[0].oldest().decision.runs) {
     requests.push_back(run.request);
