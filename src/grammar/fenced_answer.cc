@@ -112,9 +112,11 @@ class FencedMatcher final : public request::TokenMatcher {
     read_text();
   }
 
+  // `longest` for each call that the due tokens complete: they are few, and most are followed at
+  // once.
   MaskState wait(Nanos longest) override {
     while (call_ != nullptr) {
-      const MaskState state = call_->wait(std::exchange(longest, Nanos(0)));
+      const MaskState state = call_->wait(longest);
       if (state != MaskState::kReady) return state;
       if (!call_->closed()) {
         due_.clear();

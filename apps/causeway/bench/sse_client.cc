@@ -84,9 +84,10 @@ std::string text_of(const nlohmann::json& object, const char* name, std::string 
 }
 std::int64_t count_of(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
+  if (found == object.end() || !found->is_number_integer()) return 0;
   // An integer from 2^63 up would wrap.
-  const bool counts = found != object.end() && found->is_number_integer() && *found <= INT64_MAX;
-  return counts ? found->get<std::int64_t>() : 0;
+  const bool wraps = found->is_number_unsigned() && found->get<std::uint64_t>() > INT64_MAX;
+  return wraps ? 0 : found->get<std::int64_t>();
 }
 
 bool carries_token(const nlohmann::json& choice) {

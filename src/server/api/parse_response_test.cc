@@ -180,7 +180,7 @@ TEST(ParseResponse, RefusesFieldsByName) {
       {R"("tools":[{"type":"function"}])", "tools[0].name"},
       {R"("tools":[{"type":"function","function":{"name":"f"}}])", "tools[0].name"},
       {R"("tools":[{"type":"function","name":"f","parameters":[]}])", "tools[0].parameters"},
-      {R"("tools":[{"type":"function","name":"f","strict":true}])", "tools[0].strict"},
+      {R"("tools":[{"type":"function","name":"f","strict":1}])", "tools[0].strict"},
       {R"("tools":[{"type":"function","name":"f","defer_loading":true}])",
        "tools[0].defer_loading"},
       {R"("tool_choice":"required")", "tool_choice"},
