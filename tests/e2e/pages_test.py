@@ -128,7 +128,7 @@ class Pages(unittest.TestCase):
         self.assertGreater(len(self.helps), 25)
         serve = next(page for page in self.helps if page.words == ["serve"])
         self.assertEqual(serve.options["--port"], "port to listen on; 0: any free one")
-        self.assertEqual(serve.options["--device"], "where models run: cpu or cuda")
+        self.assertEqual(serve.options["--device"], "device on which models run: cpu or cuda")
         self.assertIn("model", serve.positionals)
         self.assertTrue(all(text for text in serve.options.values()), serve.options)
 

@@ -37,11 +37,11 @@ constexpr unsigned kAll = 0xFFFFFFFFu;
 // most launches have instances without any other.
 enum class Serves {
   kAny,
-  kUnbounded,  // no window, no soft cap, no offset of norms
-  // Of these what has tokens that are not prepared yet, a plan that may be read early, frames of at
-  // least a tile, up to eight query heads, places for queries.
+  // Tokens that are not prepared yet, a plan that may be read early, frames of at least a tile, up
+  // to eight query heads, places for queries; no window, no soft cap, no offset of norms.
   kCommon,
   kCommonWithNorms,  // of q and of k
+  kUnbounded,        // no window, no soft cap, no offset of norms
 };
 
 // A tile of a sequence.
