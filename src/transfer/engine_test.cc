@@ -65,6 +65,7 @@ TEST_P(Engine, WaitsForWhatTheSourceIsMadeBy) {
   BenchMachine machine;
   machine.start();
   for (const Bytes bytes : {kib(5), mib(2)}) {
+    FaultPlan door;  // outlives the stream, which waits at it
     const auto stream = machine.device(0).make_stream("maker").value();
     const auto made = machine.device(0).make_event().value();
     const auto source = GetParam() == Direction::kIn ? machine.host_bytes(Bytes(0), bytes)
@@ -72,7 +73,6 @@ TEST_P(Engine, WaitsForWhatTheSourceIsMadeBy) {
     const auto target = GetParam() == Direction::kIn ? machine.device_bytes(2, Bytes(0), bytes)
                                                      : machine.host_bytes(Bytes(0), bytes);
     std::fill(source.begin(), source.end(), std::byte{1});
-    FaultPlan door;
     ASSERT_TRUE(stream->run([&] { return door.wait_for_release(); }).ok());
     ASSERT_TRUE(stream
                     ->run([&]() -> Status {
@@ -451,8 +451,8 @@ TEST_P(Engine, DestroyedWithWorkQueuedItEndsWhatItHolds) {
                             {.devices = 3, .link = 20e6, .link_duplex = 40e6, .peer_link = 2e9})});
   machine.start();
   const auto never = machine.device(0).make_event().value();
+  FaultPlan door;  // outlives the stream, which waits at it
   const auto blocked = machine.device(0).make_stream("blocked").value();
-  FaultPlan door;
   ASSERT_TRUE(blocked->run([&] { return door.wait_for_release(); }).ok());
   ASSERT_TRUE(blocked->record(*never).ok());
   const auto reader = machine.device(1).make_stream("reader").value();
@@ -473,9 +473,9 @@ TEST(EngineErrors, AnAfterThatFailsOrNeverComesFailsTheTransfer) {
   TransferEngineOptions options = small_chunks();
   options.after_time_max = millis(50);
   machine.start(options);
+  FaultPlan door;  // outlives the stream, which waits at it
   const auto stream = machine.device(0).make_stream("maker").value();
   const auto event = machine.device(0).make_event().value();
-  FaultPlan door;
   ASSERT_TRUE(stream->run([&] { return door.wait_for_release(); }).ok());
   ASSERT_TRUE(stream->run([]() -> Status { return corrupt("the maker failed"); }).ok());
   ASSERT_TRUE(stream->record(*event).ok());

@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "base/random.h"
-#include "base/testing/rounds.h"
 #include "base/testing/temporary_directory.h"
 #include "transfer/testing/machines.h"
 
@@ -136,7 +135,7 @@ TEST(LinkMap, DamagedTextIsRefusedOrMakesSense) {
   const std::string good = write_link_map(map_of(eight_h200(), 8));
   Random random(11);
   int read = 0;
-  for (int round = 0; round < rounds(300); ++round) {
+  for (int round = 0; round < 300; ++round) {
     std::string text =
         good.substr(0, static_cast<std::size_t>(random.between(0, std::ssize(good))));
     if (round % 2 == 0) text = good;
