@@ -85,6 +85,7 @@ TEST_F(Forms, AForcedCallHasTheFormOfTheModel) {
 }
 
 TEST_F(Forms, CallsOfStrictToolsHaveAFormInFreeText) {
+  options.limits.compile_time_max = seconds(60);  // sanitizers make compiling slow
   start_with_tools(text::ToolCallFormat::kHermes);
   const std::string begin = R"("tools":[{"type":"function","function":{"name":"f"}},)"
                             R"({"type":"function","function":{"name":"g","strict":true)";
@@ -100,6 +101,7 @@ TEST_F(Forms, CallsOfStrictToolsHaveAFormInFreeText) {
 }
 
 TEST_F(Forms, StrictToolsAreRefusedAsOtherForms) {
+  options.limits.compile_time_max = seconds(60);  // sanitizers make compiling slow
   start_with_tools(text::ToolCallFormat::kMistral);
   const auto param = [&](const std::string& schema, const std::string& more = "",
                          bool strict = true) {
