@@ -46,6 +46,11 @@ const std::vector<std::string> kTags = {
  "const_string", "value": "["}, {"type": "or", "elements": [{"type": "const_string", "value": "a"},
  {"type": "tag", "begin": "b", "content": {"type": "json_schema", "json_schema": {}}, "end": ""}]},
  {"type": "const_string", "value": "]"}]}})"};
+const std::vector<std::string> kCalls = {
+    R"({"mark": "<tool_call>", "begins": ["{\"name\": \"f\", \"arguments\": "], "call": {"type":
+ "structural_tag", "format": {"type": "tag", "begin": "{\"name\": \"f\", \"arguments\": ",
+ "content": {"type": "json_schema", "json_schema": {"type": "object"}}, "end":
+ "}</tool_call>"}}})"};
 const std::vector<std::string> kNothing = {""};
 constexpr std::string_view kWords[] = {"string",
                                        "integer",
@@ -85,6 +90,7 @@ const std::vector<std::string>& files_of(request::ConstraintKind kind) {
     case request::ConstraintKind::kRegex: return kRegexes;
     case request::ConstraintKind::kGrammar: return kGrammars;
     case request::ConstraintKind::kStructuralTag: return kTags;
+    case request::ConstraintKind::kCallsInText: return kCalls;
     default: return kNothing;
   }
 }
