@@ -63,12 +63,16 @@ constexpr std::string_view kWords[] = {"none",
                                        "[TOOL_CALLS]",
                                        "\xC3\xA9\xF0\x9F\x91\x8B"};
 
-// The first tag below `value`: what is written around the arguments of a call.
-const Json* find_tag(const Json& value) {
-  if (value.is_object() && value.value("type", Json()) == "tag") return &value;
+// The first tag below `value` that stands around the arguments of a call; others stand around lists
+// of calls.
+const Json* find_call(const Json& value) {
+  if (value.is_object() && value.value("type", Json()) == "tag" &&
+      value["content"]["type"] == "json_schema") {
+    return &value;
+  }
   for (const Json& inner : value) {
     if (!inner.is_structured()) continue;
-    if (const Json* tag = find_tag(inner)) return tag;
+    if (const Json* call = find_call(inner)) return call;
   }
   return nullptr;
 }
@@ -79,9 +83,9 @@ void check_forced(const GenerationRequest& asked, ToolCallFormat format) {
   const Status status = grammar::check_constraint(form);
   CAUSEWAY_CHECK(status.ok() || !status.error().message.empty());
   const Json tree = Json::parse(form.text);
-  const Json* tag = find_tag(tree);
-  CAUSEWAY_CHECK(tag != nullptr);
-  std::string text = (*tag)["begin"].get<std::string>() + "{}" + (*tag)["end"].get<std::string>();
+  const Json* call = find_call(tree);
+  CAUSEWAY_CHECK(call != nullptr);
+  std::string text = (*call)["begin"].get<std::string>() + "{}" + (*call)["end"].get<std::string>();
   if (format == ToolCallFormat::kMistral) text = "[TOOL_CALLS] [" + text + "]";
   text::ToolCallParser parser({.format = format});
   parser.push(text);
