@@ -1,6 +1,6 @@
 # causeway_module(NAME [LINK public libraries and modules…] [LINK_PRIVATE libraries…]
 #                 [EXCLUDE pattern of paths that are built otherwise]
-#                 [OPTIMIZED] [NO_THREADS])
+#                 [OPTIMIZED] [NO_THREADS | THREADED_TESTS files…])
 #
 # Makes the module of the current folder from what lies in it, at any depth:
 #   *.cc          the library causeway_NAME (alias causeway::NAME)
@@ -16,8 +16,11 @@
 # OPTIMIZED: under sanitizers too, where other modules are compiled with -O0.
 # NO_THREADS: no file of the module starts a thread, so that its tests would prove nothing under the
 # thread sanitizer, and are not built there. That no file names one is checked here.
+# THREADED_TESTS: the test program of the thread sanitizer is made of these files alone, because one
+# thread runs in the module's other tests. That no other test names one is checked here.
 function(causeway_module name)
-  cmake_parse_arguments(arg "OPTIMIZED;NO_THREADS" "EXCLUDE" "LINK;LINK_PRIVATE;LINK_TEST" ${ARGN})
+  cmake_parse_arguments(arg "OPTIMIZED;NO_THREADS" "EXCLUDE"
+                        "LINK;LINK_PRIVATE;LINK_TEST;THREADED_TESTS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
   if(arg_EXCLUDE)
     list(FILTER all EXCLUDE REGEX "${arg_EXCLUDE}")
@@ -26,6 +29,12 @@ function(causeway_module name)
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_bench)\\.cc$|/testing/")
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  if(arg_THREADED_TESTS AND CAUSEWAY_SANITIZE MATCHES "thread")
+    list(TRANSFORM arg_THREADED_TESTS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+    list(REMOVE_ITEM tests ${arg_THREADED_TESTS})
+    _causeway_check_no_threads(${name} ${tests})
+    set(tests ${arg_THREADED_TESTS})
+  endif()
   set(benches ${all})
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   set(fuzzers ${all})
@@ -87,7 +96,9 @@ function(causeway_module name)
     add_test(NAME ${name}_test COMMAND ${name}_test)
     set_tests_properties(${name}_test PROPERTIES TIMEOUT 1200 LABELS unit)
     if(arg_NO_THREADS)
-      _causeway_check_no_threads(${name})
+      file(GLOB_RECURSE files CONFIGURE_DEPENDS *.cc *.h)
+      list(FILTER files EXCLUDE REGEX "_bench\\.cc$")
+      _causeway_check_no_threads(${name} ${files})
       causeway_unit_test_without_threads(${name}_test)
     else()
       causeway_unit_test(${name}_test)
@@ -105,10 +116,16 @@ function(causeway_module name)
   endif()
 endfunction()
 
-# causeway_fuzzer(FILE LIBRARY): the program of one x_fuzz.cc; `fuzzers` builds all.
+# causeway_fuzzer(FILE LIBRARY): the program of one x_fuzz.cc, which sees what the library does;
+# `fuzzers` builds all.
 function(causeway_fuzzer file library)
   get_filename_component(stem ${file} NAME_WE)
+  get_target_property(seen ${library} COMPILE_OPTIONS)
+  if(NOT seen MATCHES "sanitize-coverage")
+    target_compile_options(${library} PRIVATE ${kFuzzedOptions})
+  endif()
   add_executable(${stem} ${file})
+  target_compile_options(${stem} PRIVATE ${kFuzzedOptions})
   target_link_libraries(${stem} PRIVATE ${library})
   target_link_options(${stem} PRIVATE -fsanitize=fuzzer)
   if(NOT TARGET fuzzers)
@@ -135,12 +152,11 @@ function(causeway_unit_test_without_threads)
 endfunction()
 
 function(_causeway_check_no_threads name)
-  file(GLOB_RECURSE files CONFIGURE_DEPENDS *.cc *.h)
-  list(FILTER files EXCLUDE REGEX "_bench\\.cc$")
-  foreach(file ${files})
+  foreach(file ${ARGN})
     file(STRINGS ${file} thread LIMIT_COUNT 1 REGEX "std::j?thread|std::async|pthread_create")
     if(thread)
-      message(FATAL_ERROR "module ${name} is said to have NO_THREADS, but ${file} names one: ${thread}")
+      message(FATAL_ERROR
+        "module ${name} says that no thread is started in ${file}, which names one: ${thread}")
     endif()
   endforeach()
 endfunction()

@@ -11,7 +11,8 @@
 # causeway_optimized(TARGET…)     likewise, but never with -O0: for modules whose tests compute for so
 #                                 long that optimizing them pays.
 # causeway_for_program(TARGET…)   likewise, with precompiled headers in every build: for what only the
-#                                 program has.
+#                                 program has. What is served or measured is in the libraries; this
+#                                 reads options and writes tables, and is compiled with -O1.
 # causeway_for_tests(TARGET…)     likewise, with those of tests, and fewer are joined: who works on a
 #                                 test compiles its neighbours too. What a test file has is in a namespace
 #                                 of its name. What is measured is in the libraries; the tests' own code
@@ -57,7 +58,7 @@ function(causeway_optimized)
 endfunction()
 
 function(causeway_for_program)
-  _causeway_level("" level)
+  _causeway_level(-O1 level)
   _causeway_joined(${kJoinedFiles} ${ARGN})
   if(CAUSEWAY_JOINED AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     foreach(target ${ARGN})  # a local name may be another file's; coroutines beside others mislead it
@@ -65,7 +66,11 @@ function(causeway_for_program)
         $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;-Wno-mismatched-new-delete>)
     endforeach()
   endif()
-  _causeway_precompiled(causeway_common_headers "${level}" "" "" ${ARGN})
+  if(level STREQUAL "-O1")
+    _causeway_precompiled(causeway_program_headers "${level}" "" "" ${ARGN})
+  else()
+    _causeway_precompiled(causeway_common_headers "${level}" "" "" ${ARGN})
+  endif()
 endfunction()
 
 function(causeway_for_tests)

@@ -22,33 +22,28 @@ set(xgrammar_includes
   ${CAUSEWAY_XGRAMMAR_SOURCE}/3rdparty/dlpack/include)
 set(xgrammar_definitions
   XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0 XGRAMMAR_LOG_CUSTOMIZE=1)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  # Its variants of incomplete types are not C++ to Clang: such builds, which are those with
-  # sanitizers, take it as GCC compiles it, and do not watch it.
-  set(xgrammar_flags -O2 -w -g0 -fPIC -std=c++20)
-  list(TRANSFORM xgrammar_includes PREPEND -I OUTPUT_VARIABLE include_flags)
-  list(TRANSFORM xgrammar_definitions PREPEND -D OUTPUT_VARIABLE definition_flags)
-  find_program(CAUSEWAY_GCC NAMES g++ REQUIRED)
-  set(xgrammar_objects)
-  foreach(source IN LISTS xgrammar_sources)
-    file(RELATIVE_PATH name ${CAUSEWAY_XGRAMMAR_SOURCE}/cpp ${source})
-    string(REPLACE "/" "-" name ${name})
-    set(object ${CMAKE_BINARY_DIR}/xgrammar/${name}.o)
-    add_custom_command(OUTPUT ${object}
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/xgrammar
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${CAUSEWAY_GCC} ${definition_flags} ${include_flags}
-              ${xgrammar_flags} -c ${source} -o ${object}
-      DEPENDS ${source} VERBATIM COMMENT "Building XGrammar's ${name} with GCC")
-    list(APPEND xgrammar_objects ${object})
-  endforeach()
-  set_source_files_properties(${xgrammar_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-  add_library(xgrammar STATIC ${xgrammar_objects})
-  set_target_properties(xgrammar PROPERTIES LINKER_LANGUAGE CXX)
-else()
-  add_library(xgrammar STATIC ${xgrammar_sources})
-  target_compile_definitions(xgrammar PRIVATE ${xgrammar_definitions})
-  target_compile_options(xgrammar PRIVATE -w -g0 -O2)
-endif()
+# GCC compiles it, with the same options in every build, so that the compiler's cache has it for all.
+# Its variants of incomplete types are not C++ to Clang: the builds with sanitizers, which are
+# Clang's, do not watch it.
+set(xgrammar_flags -O2 -w -g0 -fPIC -std=c++20)
+list(TRANSFORM xgrammar_includes PREPEND -I OUTPUT_VARIABLE include_flags)
+list(TRANSFORM xgrammar_definitions PREPEND -D OUTPUT_VARIABLE definition_flags)
+find_program(CAUSEWAY_GCC NAMES g++ REQUIRED)
+set(xgrammar_objects)
+foreach(source IN LISTS xgrammar_sources)
+  file(RELATIVE_PATH name ${CAUSEWAY_XGRAMMAR_SOURCE}/cpp ${source})
+  string(REPLACE "/" "-" name ${name})
+  set(object ${CMAKE_BINARY_DIR}/xgrammar/${name}.o)
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/xgrammar
+    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${CAUSEWAY_GCC} ${definition_flags} ${include_flags}
+            ${xgrammar_flags} -c ${source} -o ${object}
+    DEPENDS ${source} VERBATIM COMMENT "Building XGrammar's ${name}")
+  list(APPEND xgrammar_objects ${object})
+endforeach()
+set_source_files_properties(${xgrammar_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+add_library(xgrammar STATIC ${xgrammar_objects})
+set_target_properties(xgrammar PROPERTIES LINKER_LANGUAGE CXX)
 target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar_includes})
 set(CAUSEWAY_HAVE_XGRAMMAR ON)
 message(STATUS "XGrammar: sources in ${CAUSEWAY_XGRAMMAR_SOURCE}")

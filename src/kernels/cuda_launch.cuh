@@ -10,12 +10,11 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "base/result.h"
-#include "device/cuda/cuda_kernel_loading.h"
+#include "device/cuda/cuda_first_launch.h"
 #include "kernels/cuda_stream.h"
 #include "kernels/ptx/launch.cuh"
 
@@ -105,9 +104,10 @@ Status launch(const char* what, CudaStream stream, const LaunchShape& shape,
   config.numAttrs = shape.cluster > 1 ? 3 : 2;
   if (shape.shared_bytes > 48 << 10) {
     // Never lowered: another thread may be about to launch the kernel with more.
+    const int most = shape.shared_bytes_max > shape.shared_bytes ? shape.shared_bytes_max
+                                                                 : shape.shared_bytes;
     const cudaError_t code =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             std::max(shape.shared_bytes, shape.shared_bytes_max));
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
     if (code != cudaSuccess) return launch_status(code, what);
   }
   return launch_status(cudaLaunchKernelEx(&config, kernel, static_cast<Formal>(arguments)...),

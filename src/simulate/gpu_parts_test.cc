@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/testing/rounds.h"
 #include "simulate/fleet_simulation.h"
 #include "simulate/testing/shapes.h"
 
@@ -135,6 +136,7 @@ TEST(GpuParts, ADecodingModelIsNotHeldUpByPromptsOnTheOtherHalf) {
 }
 
 TEST(GpuParts, AreChosenByWhatIsAsked) {
+  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers: figures of one thread";
   const Workload workload = demand_that_moves();
   const auto whole = run_fleet(gpu_in(1), workload).value();
   const auto halves = run_fleet(gpu_in(2), workload).value();
@@ -160,7 +162,7 @@ TEST(GpuParts, RequestsGoOnWhereTheirPartsAreClosed) {
   options.gpu_parts->resizes = slice::LayoutRules{.gain = -1, .lasting = {}, .apart = seconds(3)};
   options.gpu_parts->drain_max = millis(100);
   std::int64_t withdrawn = 0;
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= rounds(10); ++seed) {
     const Workload workload = poisson_workload({.requests = 300,
                                                 .per_second = 8,
                                                 .models = 2,
@@ -178,10 +180,11 @@ TEST(GpuParts, RequestsGoOnWhereTheirPartsAreClosed) {
       ASSERT_TRUE(std::is_sorted(served.token_times.begin(), served.token_times.end()));
     }
   }
-  EXPECT_GT(withdrawn, 50);
+  EXPECT_GT(withdrawn, rounds(50));
 }
 
 TEST(GpuParts, TheSameDemandGivesTheSameReport) {
+  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers: figures of one thread";
   const Workload workload = demand_that_moves();
   const auto text = [&] { return to_json(run_fleet(gpu_in(1, true), workload).value()); };
   EXPECT_EQ(text(), text());

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "base/testing/rounds.h"
 #include "base/testing/temporary_directory.h"
 #include "text/detokenizer.h"
 #include "text/sentencepiece_model.h"
@@ -329,7 +330,7 @@ TEST(Hostile, TruncatedModelsAreErrors) {
 
 TEST(Hostile, RandomChangesNeverCrash) {
   Random random(10);
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < rounds(20'000); ++i) {
     std::string model = small_model();
     for (std::int64_t n = random.between(1, 4); n > 0; --n) {
       const auto at = random.below(static_cast<std::int64_t>(model.size()));

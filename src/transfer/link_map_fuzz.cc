@@ -15,7 +15,9 @@ namespace {
 using namespace causeway::transfer;
 
 std::string map_of_two() {
-  LinkMap map{.machine = "2x-nvidia-h200-0123456789abcdef", .links = 2};
+  LinkMap map;
+  map.machine = "2x-nvidia-h200-0123456789abcdef";
+  map.links = 2;
   for (auto& own : map.own) {
     own = {{LinkSet::of(0), 5e10}, {LinkSet::of(1), 5e10}, {LinkSet::first(2), 9e10}};
   }

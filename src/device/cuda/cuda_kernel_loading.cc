@@ -35,8 +35,10 @@ CudaLoading::CudaLoading() {
 }
 
 CudaFirstLaunch::CudaFirstLaunch(std::uintptr_t kernel, const CUstream_st* stream) {
-  if (!seen_before(kernel, stream)) loading_.emplace();
+  if (!seen_before(kernel, stream)) loading_ = new CudaLoading();
 }
+
+void CudaFirstLaunch::end() { delete loading_; }
 
 CudaLoadingRespects::CudaLoadingRespects(CudaStreamWaits& waits) : waits_(waits) {
   const std::lock_guard lock(respected().mutex);

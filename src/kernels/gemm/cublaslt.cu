@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "device/cuda/cuda_kernel_loading.h"
+#include "device/cuda/cuda_first_launch.h"
 #include "kernels/activation/activation_cuda.h"
 
 namespace causeway::kernels::gemm {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <string>
 
-#include "device/cuda/cuda_kernel_loading.h"
+#include "device/cuda/cuda_first_launch.h"
 
 namespace causeway::kernels::gemm {
 namespace {

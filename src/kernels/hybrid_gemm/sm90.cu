@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "device/cuda/cuda_kernel_loading.h"
+#include "device/cuda/cuda_first_launch.h"
 #include "kernels/cuda_status.cuh"
 #include "kernels/gemm/tensor_map.cuh"
 #include "kernels/hybrid_gemm/hybrid_gemm.h"
