@@ -35,10 +35,10 @@ CudaLoading::CudaLoading() {
 }
 
 CudaFirstLaunch::CudaFirstLaunch(std::uintptr_t kernel, const CUstream_st* stream) {
-  if (!seen_before(kernel, stream)) loading_ = new CudaLoading();
+  if (!seen_before(kernel, stream)) loading_ = std::make_unique<CudaLoading>().release();
 }
 
-void CudaFirstLaunch::end() { delete loading_; }
+void CudaFirstLaunch::end() { const std::unique_ptr<CudaLoading> ends(loading_); }
 
 CudaLoadingRespects::CudaLoadingRespects(CudaStreamWaits& waits) : waits_(waits) {
   const std::lock_guard lock(respected().mutex);
