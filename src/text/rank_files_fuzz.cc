@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/testing/edited_file.h"
+#include "text/testing/rank_files.h"
 #include "text/testing/use_tokenizer.h"
 #include "text/tokenizer.h"
 
@@ -15,44 +16,16 @@ using namespace causeway::text;
 
 namespace {
 
-std::string base64_of(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      bits = bits << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      out += at + i > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * i) & 63];
-    }
-  }
-  return out;
-}
-
 // All bytes, and words that merge.
-std::vector<std::string> tokens() {
-  std::vector<std::string> all;
-  for (int byte = 0; byte < 256; ++byte) all.emplace_back(1, static_cast<char>(byte));
-  for (const char* word : {"He", "ll", "Hell", "Hello", " w", "or", " wor", "\xC3\xA9", "  "}) {
-    all.emplace_back(word);
-  }
-  return all;
-}
-
-std::string lines() {
-  std::string out;
-  std::size_t rank = 0;
-  for (const std::string& token : tokens()) {
-    out += base64_of(token) + " " + std::to_string(rank++) + "\n";
-  }
-  return out;
+const std::vector<std::string>& tokens() {
+  static const std::vector<std::string> kTokens =
+      testing::byte_tokens({"He", "ll", "Hell", "Hello", " w", "or", " wor", "\xC3\xA9", "  "});
+  return kTokens;
 }
 
 // What is changed most stands first: a place is two bytes of the input.
 std::string tekken(std::string_view special) {
-  const std::vector<std::string> all = tokens();
+  const std::vector<std::string>& all = tokens();
   std::string out = R"({"config": {"pattern": "\\p{L}+| ?[^\\p{L}]", "num_vocab_tokens": 1000,
  "default_vocab_size": )" +
                     std::to_string(25 + all.size()) +
@@ -60,7 +33,7 @@ std::string tekken(std::string_view special) {
                     std::string(special) + "\"vocab\": [";
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     out += (rank == 0 ? "" : ", ") + std::string("{\"rank\": ") + std::to_string(rank) +
-           ", \"token_bytes\": \"" + base64_of(all[rank]) + "\", \"token_str\": null}";
+           ", \"token_bytes\": \"" + testing::base64(all[rank]) + "\", \"token_str\": null}";
   }
   return out + "]}";
 }
@@ -108,7 +81,7 @@ void use(const causeway::Result<std::unique_ptr<Tokenizer>>& tokenizer, bool who
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using causeway::testing::edited_file;
-  static const std::vector<std::string> kLines = {lines()};
+  static const std::vector<std::string> kLines = {testing::rank_lines(tokens())};
   if (size == 0) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] % 2 == 0) {

@@ -9,82 +9,38 @@
 #include "base/testing/rounds.h"
 #include "base/testing/temporary_directory.h"
 #include "text/base64.h"
-#include "text/detokenizer.h"
 #include "text/rank_model.h"
+#include "text/testing/rank_files.h"
+#include "text/testing/round_trip.h"
 #include "text/tokenizer.h"
 
 namespace causeway::text::rank_tokenizer_test {
 namespace {
 
+using testing::base64;
+using testing::byte_tokens;
+using testing::decode;
 using ::testing::ElementsAre;
+using testing::encode;
 using ::testing::HasSubstr;
+using testing::loaded;
+using testing::rank_lines;
 using Ids = std::vector<TokenId>;
 using Json = nlohmann::json;
 
 constexpr EncodeOptions kPlain{false, false};
-
-std::string base64(const std::string& bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      bits = bits << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      out.push_back(at + i > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * i) & 63]);
-    }
-  }
-  return out;
-}
-
-// All bytes from rank 0, and the words behind them.
-std::vector<std::string> tokens(const std::vector<std::string>& words) {
-  std::vector<std::string> all;
-  for (int byte = 0; byte < 256; ++byte) all.emplace_back(1, static_cast<char>(byte));
-  all.insert(all.end(), words.begin(), words.end());
-  return all;
-}
-
-std::string lines(const std::vector<std::string>& words) {
-  std::string out;
-  std::size_t rank = 0;
-  for (const std::string& token : tokens(words)) {
-    out += base64(token) + " " + std::to_string(rank++) + "\n";
-  }
-  return out;
-}
 
 Json tekken(const std::vector<std::string>& words, int special = 25) {
   Json file = {{"config",
                 {{"pattern", "\\p{L}+| ?[^\\p{L}]"},
                  {"default_vocab_size", special + 256 + static_cast<int>(words.size())},
                  {"default_num_special_tokens", special}}}};
-  for (const std::string& token : tokens(words)) {
+  for (const std::string& token : byte_tokens(words)) {
     const std::size_t rank = file["vocab"].size();
     file["vocab"].push_back(
         {{"rank", rank}, {"token_bytes", base64(token)}, {"token_str", nullptr}});
   }
   return file;
-}
-
-std::unique_ptr<Tokenizer> loaded(Result<std::unique_ptr<Tokenizer>> tokenizer) {
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
-}
-
-Ids encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = {}) {
-  auto ids = tokenizer.encode(text, options);
-  EXPECT_TRUE(ids.ok()) << ids.error().message;
-  return ids.ok() ? *ids : Ids{};
-}
-
-std::string decode(const Tokenizer& tokenizer, const Ids& ids) {
-  Detokenizer detokenizer(tokenizer);
-  std::string text;
-  for (const TokenId id : ids) text += detokenizer.push(id, false);
-  return text + detokenizer.finish();
 }
 
 // What the ranks mean, without any structure: the lowest pair of all, the leftmost of equals.
@@ -120,7 +76,7 @@ TEST(RankModelTest, EqualsTheNaiveOne) {
       for (std::int64_t n = random.between(2, 5); n > 0; --n) word += "abc"[random.below(3)];
       if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
     }
-    const auto all = tokens(words);
+    const auto all = byte_tokens(words);
     Vocabulary vocabulary;
     for (std::size_t i = 0; i < all.size(); ++i) vocabulary.add(static_cast<TokenId>(i), all[i]);
     const auto model = RankModel::build(std::move(vocabulary));
@@ -138,7 +94,8 @@ TEST(RankModelTest, EqualsTheNaiveOne) {
 
 TEST(Tiktoken, JoinsByRankWithoutMerges) {
   // "bc" is lower than "ab"; "abc" can be made of "a" and "bc" although no file says so.
-  const auto tokenizer = loaded(load_tiktoken(lines({"bc", "ab", "abc", "xabcd"})));
+  const auto tokenizer =
+      loaded(load_tiktoken(rank_lines(byte_tokens({"bc", "ab", "abc", "xabcd"}))));
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_THAT(encode(*tokenizer, "abc"), ElementsAre(258));
   EXPECT_THAT(encode(*tokenizer, "abd"), ElementsAre(257, 'd'));
@@ -150,7 +107,7 @@ TEST(Tiktoken, JoinsByRankWithoutMerges) {
 }
 
 TEST(Tiktoken, HasTheSpecialTokensOfQwen) {
-  const auto tokenizer = loaded(load_tiktoken(lines({})));
+  const auto tokenizer = loaded(load_tiktoken(rank_lines(byte_tokens({}))));
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->vocab_size(), 256 + 3 + 205);
   EXPECT_THAT(encode(*tokenizer, "<|im_start|>a<|im_end|><|extra_204|>"),
@@ -166,7 +123,8 @@ TEST(Tiktoken, HasTheSpecialTokensOfQwen) {
 }
 
 TEST(Tiktoken, HonoursTheConfiguration) {
-  const auto tokenizer = loaded(load_tiktoken(lines({}), {R"({"eos_token": "<|im_end|>",
+  const auto tokenizer =
+      loaded(load_tiktoken(rank_lines(byte_tokens({})), {R"({"eos_token": "<|im_end|>",
       "added_tokens_decoder": {"464": {"content": "<x>", "special": true}}})"}));
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->eos(), 258);
@@ -174,7 +132,7 @@ TEST(Tiktoken, HonoursTheConfiguration) {
 }
 
 TEST(Tiktoken, LinesMayEndAsOnWindows) {
-  std::string file = lines({"ab"});
+  std::string file = rank_lines(byte_tokens({"ab"}));
   for (std::size_t at = 0; (at = file.find('\n', at)) != std::string::npos; at += 2) {
     file.insert(at, "\r");
   }
@@ -212,14 +170,14 @@ TEST(Tekken, TakesTheListOfSpecialTokens) {
 TEST(RankFiles, AreFoundInAFolder) {
   const TemporaryDirectory directory;
   EXPECT_THAT(load_tokenizer(directory.path()).error().message, HasSubstr("qwen.tiktoken"));
-  std::ofstream(directory.path() / "qwen.tiktoken") << lines({"ab"});
+  std::ofstream(directory.path() / "qwen.tiktoken") << rank_lines(byte_tokens({"ab"}));
   EXPECT_THAT(encode(*loaded(load_tokenizer(directory.path())), "ab"), ElementsAre(256));
   std::ofstream(directory.path() / "tekken.json") << tekken({"ab"}).dump();
   EXPECT_THAT(encode(*loaded(load_tokenizer(directory.path())), "ab"), ElementsAre(1, 281));
 }
 
 TEST(RankFiles, WrongLinesAreNamed) {
-  const std::string good = lines({});
+  const std::string good = rank_lines(byte_tokens({}));
   for (const auto& [file, message] : std::vector<std::pair<std::string, std::string>>{
            {"", "byte 0 is no token"},
            {"YQ== 0\n", "byte 0 is no token"},

@@ -11,6 +11,7 @@
 #include "base/testing/temporary_directory.h"
 #include "text/detokenizer.h"
 #include "text/sentencepiece_model.h"
+#include "text/testing/round_trip.h"
 #include "text/tokenizer.h"
 
 namespace causeway::text::sentencepiece_test {
@@ -52,22 +53,15 @@ std::string identity() { return bytes(3, number(4, 0)); }
 
 std::unique_ptr<Tokenizer> load(const std::string& model, const std::string& config = "",
                                 const std::string& added_tokens = "") {
-  auto tokenizer = load_sentencepiece({model, config, added_tokens});
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
+  return testing::loaded(load_sentencepiece({model, config, added_tokens}));
 }
 
 Ids encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = kPlain) {
-  auto ids = tokenizer.encode(text, options);
-  EXPECT_TRUE(ids.ok()) << ids.error().message;
-  return ids.ok() ? *ids : Ids{};
+  return testing::encode(tokenizer, text, options);
 }
 
 std::string decode(const Tokenizer& tokenizer, const Ids& ids) {
-  Detokenizer detokenizer(tokenizer);
-  std::string text;
-  for (const TokenId id : ids) text += detokenizer.push(id, true);
-  return text + detokenizer.finish();
+  return testing::decode(tokenizer, ids, true);
 }
 
 std::string small_model() {

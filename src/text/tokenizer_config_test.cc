@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/testing/temporary_directory.h"
+#include "text/testing/round_trip.h"
 
 namespace causeway::text::tokenizer_config_test {
 namespace {
@@ -26,9 +27,7 @@ std::string word_level_file() {
 }
 
 std::unique_ptr<Tokenizer> with_names(const std::string& config, const std::string& map) {
-  auto tokenizer = load_tokenizer_json(word_level_file(), {config, map});
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
+  return testing::loaded(load_tokenizer_json(word_level_file(), {config, map}));
 }
 
 std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view text) {

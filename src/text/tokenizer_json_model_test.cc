@@ -7,11 +7,14 @@
 
 #include "text/charsmap.h"
 #include "text/detokenizer.h"
+#include "text/testing/rank_files.h"
+#include "text/testing/round_trip.h"
 #include "text/tokenizer.h"
 
 namespace causeway::text::tokenizer_json_model_test {
 namespace {
 
+using testing::base64;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
@@ -37,17 +40,12 @@ Json word_file(const char* type) {
 }
 
 Ids encode(const Json& file, std::string_view text) {
-  const auto tokenizer = load_tokenizer_json(file.dump());
-  if (!tokenizer.ok()) ADD_FAILURE() << tokenizer.error().message;
-  const auto ids = tokenizer.ok() ? (*tokenizer)->encode(text, {false, true}) : Ids{};
-  if (!ids.ok()) ADD_FAILURE() << ids.error().message;
-  return ids.ok() ? *ids : Ids{};
+  const auto tokenizer = testing::loaded(load_tokenizer_json(file.dump()));
+  return tokenizer == nullptr ? Ids{} : testing::encode(*tokenizer, text, {false, true});
 }
 
 Error error_of(const std::string& file) {
-  const auto tokenizer = load_tokenizer_json(file);
-  if (tokenizer.ok()) ADD_FAILURE() << "loaded: " << file;
-  return tokenizer.ok() ? Error{} : tokenizer.error();
+  return testing::refusal_of(load_tokenizer_json(file), file);
 }
 
 TEST(Unigram, TakesTheBestPathAndFusesWhatIsUnknown) {
@@ -123,22 +121,6 @@ std::string charsmap_bytes(const std::vector<std::uint32_t>& units, const std::s
   append(static_cast<std::uint32_t>(units.size() * 4));
   for (const std::uint32_t unit : units) append(unit);
   return bytes + texts;
-}
-
-std::string base64(const std::string& bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      bits = bits << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      out.push_back(at + i > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * i) & 63]);
-    }
-  }
-  return out;
 }
 
 TEST(CharsmapTest, ReplacesAClusterByItsShortestKey) {

@@ -11,12 +11,14 @@
 #include "base/testing/temporary_directory.h"
 #include "text/bpe_model.h"
 #include "text/detokenizer.h"
+#include "text/testing/round_trip.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
 namespace causeway::text::tokenizer_json_test {
 namespace {
 
+using testing::decode;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
@@ -88,29 +90,16 @@ Json fallback_file() {
 
 std::unique_ptr<Tokenizer> load(const Json& file, const std::string& config = "",
                                 const std::string& special_map = "") {
-  auto tokenizer = load_tokenizer_json(file.dump(), {config, special_map});
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
+  return testing::loaded(load_tokenizer_json(file.dump(), {config, special_map}));
 }
 
 Ids encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = kPlain) {
-  auto ids = tokenizer.encode(text, options);
-  EXPECT_TRUE(ids.ok()) << ids.error().message;
-  return ids.ok() ? *ids : Ids{};
-}
-
-std::string decode(const Tokenizer& tokenizer, const Ids& ids) {
-  Detokenizer detokenizer(tokenizer);
-  std::string text;
-  for (const TokenId id : ids) text += detokenizer.push(id, false);
-  return text + detokenizer.finish();
+  return testing::encode(tokenizer, text, options);
 }
 
 Error error_of(const std::string& file, const std::string& config = "",
                const std::string& special_map = "") {
-  const auto tokenizer = load_tokenizer_json(file, {config, special_map});
-  if (tokenizer.ok()) ADD_FAILURE() << "loaded: " << file.substr(0, 200);
-  return tokenizer.ok() ? Error{} : tokenizer.error();
+  return testing::refusal_of(load_tokenizer_json(file, {config, special_map}), file);
 }
 
 TEST(ByteLevelJson, WithoutMergesEveryByteIsAToken) {

@@ -8,25 +8,19 @@
 #include "base/testing/test_data.h"
 #include "text/detokenizer.h"
 #include "text/testing/random_text.h"
+#include "text/testing/round_trip.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
 namespace causeway::text::tokenizer_vectors_test {
 namespace {
 
+using testing::decode;
+
 constexpr EncodeOptions kPlain{false, false};
 
 std::unique_ptr<Tokenizer> load(const std::filesystem::path& directory) {
-  auto tokenizer = load_tokenizer(directory);
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
-}
-
-std::string decode(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special) {
-  Detokenizer detokenizer(tokenizer);
-  std::string text;
-  for (const TokenId id : ids) text += detokenizer.push(id, skip_special);
-  return text + detokenizer.finish();
+  return testing::loaded(load_tokenizer(directory));
 }
 
 std::vector<std::string> read_texts(const std::filesystem::path& path) {

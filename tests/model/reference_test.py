@@ -276,16 +276,27 @@ def compare(forward_dump, directory, name, steps, sequences, config):
     return None if good else name
 
 
-def cases(groups):
-    """name → (config, lengths of the sequences, longest chunk, most sequences a step)"""
-    mixed = ([70, 33, 9, 1, 130], 24, 4)
+# Of most cases: lengths of the sequences, longest chunk, most sequences a step.
+MIXED = ([70, 33, 9, 1, 130], 24, 4)
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0 + i / 8 for i in range(8)],
+    "long_factor": [1.0 + i * i / 2 for i in range(8)],
+}
+
+
+def grouped_cases(groups):
     for group in sorted(groups):
         heads = {"num_attention_heads": 2 * group, "num_key_value_heads": 2}
         for family in ("llama", "qwen3"):
             tied = (group % 2 == 0) == (family == "llama")
             yield f"{family}, group {group}, {'tied' if tied else 'untied'}", base_config(
                 family, tie_word_embeddings=tied, **heads
-            ), mixed
+            ), MIXED
+
+
+def scaled_rope_cases():
     llama3 = {
         "rope_type": "llama3",
         "factor": 8.0,
@@ -293,90 +304,111 @@ def cases(groups):
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64,
     }
-    yield "llama, biases", base_config("llama", attention_bias=True, mlp_bias=True), mixed
-    yield "qwen3, biases", base_config("qwen3", attention_bias=True), mixed
-    yield "llama 3.1 rope", base_config("llama", rope_scaling=llama3, head_dim=32), mixed
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    yield "llama, biases", base_config("llama", attention_bias=True, mlp_bias=True), MIXED
+    yield "qwen3, biases", base_config("qwen3", attention_bias=True), MIXED
+    yield "llama 3.1 rope", base_config("llama", rope_scaling=llama3, head_dim=32), MIXED
     yield "qwen2, yarn", base_config(
-        "qwen2", rope_scaling=yarn, head_dim=32, max_position_embeddings=64
-    ), mixed
+        "qwen2", rope_scaling=YARN, head_dim=32, max_position_embeddings=64
+    ), MIXED
     yield "qwen3, yarn, attention factor", base_config(
-        "qwen3", rope_scaling=yarn | {"attention_factor": 1.4, "beta_fast": 8}, head_dim=24
-    ), mixed
+        "qwen3", rope_scaling=YARN | {"attention_factor": 1.4, "beta_fast": 8}, head_dim=24
+    ), MIXED
     yield "llama, linear rope", base_config(
         "llama", rope_scaling={"rope_type": "linear", "factor": 2.5}
-    ), mixed
-    longrope = {
-        "rope_type": "longrope",
-        "short_factor": [1.0 + i / 8 for i in range(8)],
-        "long_factor": [1.0 + i * i / 2 for i in range(8)],
-    }
+    ), MIXED
     for name, length in (("long", 512), ("short", 64)):
         yield f"phi3, {name} rope", base_config(
-            "phi3", rope_scaling=longrope, max_position_embeddings=length,
+            "phi3", rope_scaling=LONGROPE, max_position_embeddings=length,
             original_max_position_embeddings=64,
-        ), mixed if length > 130 else ([60, 33], 24, 2)
+        ), MIXED if length > 130 else ([60, 33], 24, 2)
+
+
+def partial_rope_cases():
     yield "phi3, a part of each head turned, long rope", base_config(
-        "phi3", rope_scaling=longrope, max_position_embeddings=512, head_dim=24,
+        "phi3", rope_scaling=LONGROPE, max_position_embeddings=512, head_dim=24,
         original_max_position_embeddings=64, partial_rotary_factor=0.7,
-    ), mixed
+    ), MIXED
     yield "qwen3, a part of each head turned, biases", base_config(
         "qwen3", attention_bias=True, partial_rotary_factor=0.25, head_dim=24
-    ), mixed
+    ), MIXED
     yield "llama, half of each head turned", base_config(
-        "llama", partial_rotary_factor=0.5, rope_scaling=yarn, max_position_embeddings=64
-    ), mixed
-    yield "odd sizes", base_config("llama", hidden_size=101, head_dim=10, vocab_size=97), mixed
-    yield "head 80", base_config("llama", head_dim=80), mixed
+        "llama", partial_rotary_factor=0.5, rope_scaling=YARN, max_position_embeddings=64
+    ), MIXED
+
+
+def shape_cases():
+    yield "odd sizes", base_config("llama", hidden_size=101, head_dim=10, vocab_size=97), MIXED
+    yield "head 80", base_config("llama", head_dim=80), MIXED
     yield "head 128, one KV head", base_config(
         "qwen3", head_dim=128, num_attention_heads=3, num_key_value_heads=1
     ), ([200], 200, 1)
     yield "whole prompts", base_config("llama"), ([300, 41], 300, 2)
     yield "token by token", base_config("llama"), ([40, 40, 40], 1, 3)
-    yield "moe", base_config("qwen3_moe"), mixed
-    yield "moe, weights not normalised", base_config("qwen3_moe", norm_topk_prob=False), mixed
-    yield "moe, every second layer", base_config("qwen3_moe", decoder_sparse_step=2), mixed
-    yield "moe, dense layers", base_config("qwen3_moe", mlp_only_layers=[0, 2]), mixed
-    yield "qwen2", base_config("qwen2"), mixed
+    yield "moe", base_config("qwen3_moe"), MIXED
+    yield "moe, weights not normalised", base_config("qwen3_moe", norm_topk_prob=False), MIXED
+    yield "moe, every second layer", base_config("qwen3_moe", decoder_sparse_step=2), MIXED
+    yield "moe, dense layers", base_config("qwen3_moe", mlp_only_layers=[0, 2]), MIXED
+
+
+def qwen_cases():
+    yield "qwen2", base_config("qwen2"), MIXED
     yield "qwen2, tied, group 7", base_config(
         "qwen2", tie_word_embeddings=True, num_attention_heads=7, num_key_value_heads=1
-    ), mixed
-    yield "qwen", base_config("qwen"), mixed
+    ), MIXED
+    yield "qwen", base_config("qwen"), MIXED
     for ntk in (True, False):
         yield f"qwen, beyond the context of training, {'dynamic' if ntk else 'fixed'} base", (
             base_config("qwen", seq_length=20, head_dim=32, use_dynamic_ntk=ntk)
-        ), mixed
+        ), MIXED
     yield "qwen, logn attention token by token", base_config("qwen", seq_length=5), ([60, 9], 1, 2)
-    yield "qwen, no logn attention", base_config("qwen", seq_length=20, use_logn_attn=False), mixed
+    yield "qwen, no logn attention", base_config("qwen", seq_length=20, use_logn_attn=False), MIXED
     yield "qwen, biases, a part of each head turned", base_config(
         "qwen", seq_length=30, no_bias=False, head_dim=24, partial_rotary_factor=0.5
-    ), mixed
-    yield "phi3, a window", base_config("phi3", sliding_window=60, head_dim=24), mixed
-    yield "mistral", base_config("mistral", sliding_window=None, head_dim=40), mixed
+    ), MIXED
+    yield "phi3, a window", base_config("phi3", sliding_window=60, head_dim=24), MIXED
+
+
+def window_cases():
+    yield "mistral", base_config("mistral", sliding_window=None, head_dim=40), MIXED
     yield "mistral, a window", base_config("mistral", sliding_window=70), ([300, 150, 5], 90, 3)
     yield "mistral, a window, token by token", base_config("mistral", sliding_window=33), (
         [90, 40], 1, 2)
-    yield "mistral, a small window", base_config("mistral", sliding_window=3), mixed
-    yield "mixtral, a window", base_config("mixtral", sliding_window=20), mixed
-    yield "mixtral", base_config("mixtral"), mixed
-    yield "mixtral, tied", base_config("mixtral", tie_word_embeddings=True, head_dim=24), mixed
-    yield "gemma2", base_config("gemma2"), mixed
+    yield "mistral, a small window", base_config("mistral", sliding_window=3), MIXED
+    yield "mixtral, a window", base_config("mixtral", sliding_window=20), MIXED
+    yield "mixtral", base_config("mixtral"), MIXED
+    yield "mixtral, tied", base_config("mixtral", tie_word_embeddings=True, head_dim=24), MIXED
+
+
+def gemma_cases():
+    yield "gemma2", base_config("gemma2"), MIXED
     yield "gemma2, no caps, untied, all layers alike", base_config(
         "gemma2", attn_logit_softcapping=None, final_logit_softcapping=None, head_dim=24,
         tie_word_embeddings=False, layer_types=["full_attention"] * 3,
-    ), mixed
+    ), MIXED
     yield "gemma2, whole prompts", base_config("gemma2", num_key_value_heads=4), ([150], 150, 1)
     # Two layers of three with a window, and a base of their own.
     yield "gemma3", base_config(
         "gemma3_text", sliding_window_pattern=3, rope_theta=1e6,
         rope_scaling={"rope_type": "linear", "factor": 8.0},
-    ), mixed
+    ), MIXED
     yield "gemma3, a window beyond the context", base_config(
         "gemma3_text", num_hidden_layers=7, sliding_window=4096, rope_local_base_freq=500.0,
         num_attention_heads=4, num_key_value_heads=1,
-    ), mixed
-    yield "gemma3, among other models", base_config("gemma3_text", nested=True), mixed
-    yield "llama, gelu", base_config("llama", hidden_act="gelu_pytorch_tanh"), mixed
+    ), MIXED
+    yield "gemma3, among other models", base_config("gemma3_text", nested=True), MIXED
+
+
+def cases(groups):
+    """name → (config, lengths of the sequences, longest chunk, most sequences a step). The seeds of
+    the weights follow from the order."""
+    yield from grouped_cases(groups)
+    yield from scaled_rope_cases()
+    yield from partial_rope_cases()
+    yield from shape_cases()
+    yield from qwen_cases()
+    yield from window_cases()
+    yield from gemma_cases()
+    yield "llama, gelu", base_config("llama", hidden_act="gelu_pytorch_tanh"), MIXED
     yield "moe, many tokens an expert", base_config("qwen3_moe", num_experts=3), ([250], 250, 1)
 
 

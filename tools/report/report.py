@@ -7,15 +7,18 @@
                                             adds to a benchmark's file where its rows come from
 
 A section of a page names a file beside the page, and may name which of its rows it wants (those with
-that text in their name or verdict):
+that text in their name or verdict; `demanded`: those with a bar), or a table of grids.py and what that
+takes:
 
     <!-- report: FILE.json TEXT -->
+    <!-- report: FILE.json by GRID WORDS -->
     what stands here is replaced
     <!-- end of report -->
 
 Rows are those of `bench switch --json` (what, unit, measured, least, most, limit, limit_name, wanted,
 met), of `bench kernels` and `bench model` (name, shape, ratio_wanted, spread, runs) or of gpu-check.json.
-A ratio says how many times the limit's time was taken, so that 1 is best. What misses is bold.
+A ratio says how many times the limit's time was taken, so that 1 is best. What misses is bold. A file
+of lines (.jsonl) has a row a line; where its rows come from is its first line.
 """
 
 import argparse
@@ -25,17 +28,12 @@ import sys
 import textwrap
 from pathlib import Path
 
+from figures import mark, number
+from grids import GRIDS
+
 HEADINGS = ("check", "what", "limit", "wanted", "measured", "ratio", "runs")
-SECTION = re.compile(r"(<!-- report: (\S+?\.json)(?: ([^\n]*?))? -->\n).*?(<!-- end of report -->)", re.S)
+SECTION = re.compile(r"(<!-- report: (\S+?\.jsonl?)(?: ([^\n]*?))? -->\n).*?(<!-- end of report -->)", re.S)
 FACTS = ("machine", "date", "commit", "command")
-
-
-def number(value):
-    return f"{value:,.{0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2}f}"
-
-
-def mark(text, missed):
-    return f"**{text}**, missed" if missed else text
 
 
 def time_row(row):
@@ -81,27 +79,59 @@ def source(document):
     return ", ".join(part for part in said if part)
 
 
+def is_wanted(row, text):
+    if text == "demanded":
+        return bool(row.get("ratio_wanted") or row.get("wanted"))
+    return text in " ".join(str(row.get(key, "")) for key in ("check", "what", "name", "verdict"))
+
+
+def read(path):
+    """A benchmark's file as {"rows": […], where they come from}."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".jsonl":
+        first, *rest = [json.loads(line) for line in text.splitlines()]
+        return {**first, "rows": rest} if "commit" in first else {"rows": [first, *rest]}
+    document = json.loads(text)
+    return document if isinstance(document, dict) else {"rows": document}
+
+
 def table(document, text=""):
-    document = document if isinstance(document, dict) else {"rows": document}
-    rows = [cells(row) for row in document["rows"]
-            if text in " ".join(str(row.get(key, "")) for key in ("check", "what", "name", "verdict"))]
+    """The lines of a table, headings first, as lists of cells."""
+    if text.startswith("by "):
+        name, _, words = text[3:].partition(" ")
+        lines = GRIDS[name](document, words)
+        if len(lines) < 2 or len({len(line) for line in lines}) > 1:
+            raise ValueError(f"{name} has no row, or rows of several lengths")
+        return lines
+    rows = [cells(row) for row in document["rows"] if is_wanted(row, text)]
     if not rows:
         raise ValueError(f"no row has the text '{text}'")
     used = [i for i in range(len(HEADINGS)) if any(row[i] for row in rows)]
     if len({row[0] for row in rows}) == 1:
         used = [i for i in used if i > 0]  # all of one check: the page says which
-    lines = [[HEADINGS[i] for i in used], ["---"] * len(used)] + [[row[i] for i in used] for row in rows]
-    drawn = ["| " + " | ".join(line) + " |" for line in lines]
-    drawn[1] = drawn[1].replace(" ", "")
-    said = source(document)
-    return (textwrap.wrap(said + ":", 100, break_on_hyphens=False) + [""] if said else []) + drawn
+    return [[HEADINGS[i] for i in used], *([row[i] for i in used] for row in rows)]
+
+
+def drawn(lines):
+    head, *rows = ["|" + "|".join(line) + "|" for line in lines]
+    return [head, "|---" * len(lines[0]) + "|", *rows]
 
 
 def rewritten(page):
-    """The page's text with its sections as their files are."""
+    """The page's text with its sections as their files are. Where its rows come from a section says,
+    unless that is what the one before it says."""
+    said = [""]
+
     def section(match):
-        document = json.loads((page.parent / match[2]).read_text(encoding="utf-8"))
-        return match[1] + "\n".join(["", *table(document, match[3] or ""), "", match[4]])
+        try:
+            document = read(page.parent / match[2])
+            lines = drawn(table(document, match[3] or ""))
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError(f"{page}: the section of {match[2]} {match[3] or ''}: {error!r}") from error
+        before, said[0] = said[0], source(document)
+        if said[0] and said[0] != before:
+            lines = [*textwrap.wrap(said[0] + ":", 100, break_on_hyphens=False), "", *lines]
+        return match[1] + "\n".join(["", *lines, "", match[4]])
 
     text = page.read_text(encoding="utf-8")
     if text.count("<!-- report:") != len(SECTION.findall(text)):
@@ -110,12 +140,19 @@ def rewritten(page):
 
 
 def stamp(path, options):
-    document = json.loads(path.read_text(encoding="utf-8"))
-    document = document if isinstance(document, dict) else {"rows": document}
+    """Puts the facts before what the file has, whose lines stay as the benchmark wrote them."""
     facts = {key: getattr(options, key) for key in FACTS if getattr(options, key)}
-    rest = {key: value for key, value in document.items() if key not in facts}
-    path.write_text(json.dumps({**facts, **rest}, indent=1, ensure_ascii=False) + "\n",
-                    encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".jsonl":
+        first, rest = text.split("\n", 1)
+        known = json.loads(first) if "commit" in json.loads(first) else {}
+        text = json.dumps({**known, **facts}, ensure_ascii=False) + "\n" + (rest if known else text)
+    else:
+        rest = {key: value for key, value in read(path).items() if key not in facts}
+        indent = re.search(r"^( +)", text, re.M)
+        text = json.dumps({**facts, **rest}, indent=len(indent[1]) if indent else 1,
+                          ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8")
 
 
 def main():

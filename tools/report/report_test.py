@@ -19,7 +19,13 @@ MODEL = {"name": "decode", "shape": "batch 8", "measured": 4000.4, "limit": 4400
          "ratio_wanted": 0.87, "spread": 0.012, "runs": 5, "limit_name": "hbm_read"}
 CHECK = {"check": "memcheck gemm", "what": "ERROR SUMMARY: 2 errors", "measured": "2", "limit": "",
          "wanted": "0", "verdict": "fail", "values": {}}
+SERVER = {"first_byte_us_p50": 200.0, "first_byte_us_p99": 573.4, "first_byte_failed": 0,
+          "streams_complete": 2000, "streams_failed": 0, "streams_memory_bytes": 26308608}
 PAGE = "# A page\n\n<!-- report: a.json{} -->\nold\n<!-- end of report -->\nbehind\n"
+
+
+def drawn(*arguments):
+    return report.drawn(report.table(*arguments))
 
 
 class ReportTest(unittest.TestCase):
@@ -28,30 +34,31 @@ class ReportTest(unittest.TestCase):
                          ["0.00", "5.61", "313.3", "15,010", "576,977", "-0.50"])
 
     def test_rows_of_switch(self):
-        lines = report.table({"rows": [SWITCH, BYTES]})
-        self.assertEqual(lines, [
-            "| what | limit | wanted | measured | ratio | runs |", "|---|---|---|---|---|---|",
-            "| first token, beside | 272.7 ms, bytes over the link | ≤ 310.0 ms | **313.3 ms**, missed |"
-            " 1.149 | 302.0 – 313.4 |",
-            "| bytes out of HBM |  |  | 0.00 B |  | 0.00 – 0.00 |"])
+        self.assertEqual(drawn({"rows": [SWITCH, BYTES]}), [
+            "|what|limit|wanted|measured|ratio|runs|", "|---|---|---|---|---|---|",
+            "|first token, beside|272.7 ms, bytes over the link|≤ 310.0 ms|**313.3 ms**, missed|"
+            "1.149|302.0 – 313.4|",
+            "|bytes out of HBM|||0.00 B||0.00 – 0.00|"])
 
     def test_rows_of_model_and_of_gpu_check(self):
-        self.assertEqual(report.table([MODEL])[-1],
-                         "| decode, batch 8 | 4,400 GB/s, hbm_read | ≤ 1.15 × | 4,000 GB/s | 1.100 |"
-                         " 5, spread 1 % |")
-        self.assertIn("**4,000 GB/s**, missed", report.table([{**MODEL, "ratio_wanted": 0.95}])[-1])
-        self.assertEqual(report.table([CHECK]), [
-            "| what | wanted | measured |", "|---|---|---|",
-            "| ERROR SUMMARY: 2 errors | 0 | **2**, missed |"])
+        self.assertEqual(drawn({"rows": [MODEL]})[-1],
+                         "|decode, batch 8|4,400 GB/s, hbm_read|≤ 1.15 ×|4,000 GB/s|1.100|"
+                         "5, spread 1 %|")
+        self.assertIn("**4,000 GB/s**, missed", drawn({"rows": [{**MODEL, "ratio_wanted": 0.95}]})[-1])
+        self.assertEqual(drawn({"rows": [CHECK]}), [
+            "|what|wanted|measured|", "|---|---|---|", "|ERROR SUMMARY: 2 errors|0|**2**, missed|"])
 
     def test_choice_of_rows(self):
         rows = [CHECK, {**CHECK, "check": "memcheck moe", "verdict": "pass"}]
-        self.assertEqual(report.table(rows, "memcheck")[::2], [
-            "| check | what | wanted | measured |",
-            "| memcheck gemm | ERROR SUMMARY: 2 errors | 0 | **2**, missed |"])
-        self.assertEqual(len(report.table(rows, "fail")), 3)
+        rows = {"rows": rows}
+        self.assertEqual(drawn(rows, "memcheck")[::2], [
+            "|check|what|wanted|measured|", "|memcheck gemm|ERROR SUMMARY: 2 errors|0|**2**, missed|"])
+        self.assertEqual(len(report.table(rows, "fail")), 2)
         with self.assertRaises(ValueError):
             report.table(rows, "racecheck")
+        free = {**MODEL, "name": "copy", "ratio_wanted": 0.0}
+        self.assertEqual([line[0] for line in report.table({"rows": [free, MODEL]}, "demanded")],
+                         ["what", "decode, batch 8"])
 
     def test_source(self):
         self.assertEqual(
@@ -76,12 +83,33 @@ class ReportTest(unittest.TestCase):
             text = (folder / "page.md").read_text(encoding="utf-8")
             self.assertTrue(text.startswith("# A page\n") and text.endswith("report -->\nbehind\n"))
             self.assertIn("\none H200, 2026-11-23, commit fd05fe2:\n", text)
-            self.assertIn("| first token, beside |", text)
+            self.assertIn("|first token, beside|", text)
             self.assertNotIn("bytes out of HBM", text)
             self.assertNotIn("old", text)
             self.assertEqual(self.run_on(folder, "--check", "page.md").returncode, 0)
             (folder / "page.md").write_text("<!-- report: a.json -->\nno end\n", encoding="utf-8")
             self.assertNotEqual(self.run_on(folder, "page.md").returncode, 0)
+
+    def test_grids_on_a_page(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            section = "<!-- report: {} by first-bytes -->\n<!-- end of report -->\n"
+            (folder / "page.md").write_text(2 * section.format("a.jsonl"), encoding="utf-8")
+            (folder / "a.jsonl").write_text(2 * (json.dumps(SERVER) + "\n"), encoding="utf-8")
+            for commit in ("b571dca", "f67619a"):
+                stamped = self.run_on(folder, "--stamp", "a.jsonl", "--commit", commit, "page.md")
+                self.assertEqual(stamped.returncode, 0, stamped.stderr)
+            self.assertEqual(len((folder / "a.jsonl").read_text(encoding="utf-8").splitlines()), 3)
+            text = (folder / "page.md").read_text(encoding="utf-8")
+            self.assertEqual(text.count("commit f67619a:"), 1)  # the second section has the same
+            self.assertEqual(text.count("|what|measured, 2 runs|"), 2)
+            self.assertEqual(self.run_on(folder, "--check", "page.md").returncode, 0)
+            for spec in ("a.jsonl by nothing", "a.jsonl by chain", "b.jsonl by first-bytes"):
+                (folder / "page.md").write_text(
+                    f"<!-- report: {spec} -->\n<!-- end of report -->\n", encoding="utf-8")
+                refused = self.run_on(folder, "page.md")
+                self.assertNotEqual(refused.returncode, 0, spec)
+                self.assertIn(f"page.md: the section of {spec}", refused.stderr)
 
     def test_pages_of_this_tree_are_what_their_files_say(self):
         pages = sorted((ROOT / "docs" / "measurements").glob("*.md"))

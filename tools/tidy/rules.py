@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import structure
 from rooms import NOT_PRODUCT, rooms
-from source import prose_lines
+from source import prose_lines, python_functions
 
 Finding = namedtuple("Finding", "path line rule message")
 
@@ -163,6 +163,18 @@ def ratchets(tree):
             if function.lines > limit:
                 yield Finding(source.path, function.line, "size",
                               f"function of {function.lines} lines (at most {limit})")
+    for path, text in tree.texts.items():
+        if path.suffix != ".py":
+            continue
+        try:
+            functions = list(python_functions(text))
+        except SyntaxError as error:
+            yield Finding(path, error.lineno or 1, "size", f"not Python: {error.msg}")
+            continue
+        for line, lines in functions:
+            if lines > FUNCTION_LINES_MAX:
+                yield Finding(path, line, "size",
+                              f"function of {lines} lines (at most {FUNCTION_LINES_MAX})")
 
 
 def assertion_floors(tree):

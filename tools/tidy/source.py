@@ -1,6 +1,7 @@
 """A C++ file as the rules see it: its text, its text without comments and literals, its functions.
 And what of a page is prose."""
 
+import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -85,6 +86,13 @@ def _is_function_head(head):
         return False
     before_parameters = head.split("(", 1)[0]
     return not _CONTROL.search(before_parameters)
+
+
+def python_functions(text):
+    """(line, lines) of every function of a Python file; inner functions count as part of theirs too."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.lineno, node.end_lineno - node.lineno + 1
 
 
 def prose_lines(text):

@@ -96,6 +96,13 @@ class TidyTest(unittest.TestCase):
         self.assert_clean({"src/kernels/a.cu": function("__global__ void f(int a)", 250)})
         self.assert_finds("size", {"src/kernels/a.cu": function("__global__ void f(int a)", 251)})
 
+    def test_python_function_size(self):
+        body = "    if a:\n        a()\n" * 34
+        self.assert_clean({"tools/a.py": "a = [\n" + "    1,\n" * 80 + "]\ndef f(a):\n    a()\n" + body})
+        self.assert_finds("size", {"tools/a.py": "def f(a):\n    a()\n    a()\n" + body})
+        self.assert_finds("size", {"tests/a.py": "class A:\n async def f(a):\n    a()\n    a()\n" + body})
+        self.assert_finds("size", {"tools/a.py": "def f(a:\n"})
+
     def test_assertion_floors(self):
         body = "int f(int a) {\n  a += 1;\n  a += 2;\n  return a;\n}\n"
         self.assert_finds("assertions", {"src/kv/a.cc": body})
@@ -241,7 +248,7 @@ class TidyTest(unittest.TestCase):
     def test_conformance(self):
         page = "docs/conformance.md"
         there = {"src/kv/a_test.cc": "TEST(Kv, Grows) {}\n", "src/kv/CMakeLists.txt": "",
-                 "tests/e2e/b_test.py": "def test_it(self):\n", "tests/CMakeLists.txt": "b_test.py"}
+                 "tests/e2e/b_test.py": "def test_it(self): pass\n", "tests/CMakeLists.txt": "b_test.py"}
         self.assert_clean(there | {page: (
             "| x | `src/kv/a_test.cc:Grows`, `src/kv/a_test.cc`, `tests/e2e/b_test.py:test_it` |\n")})
         for name in ("src/kv/c_test.cc", "src/kv/a_test.cc:Shrinks", "tests/e2e/b_test.py:test"):

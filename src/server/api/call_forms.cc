@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/json_text.h"
 
 namespace causeway::server {
 namespace {
@@ -68,7 +69,8 @@ Json schema_of(const Json& function) {
 
 // A call of this tool, up to its arguments.
 std::string begin_of(const Json& function, const Frame& frame) {
-  return frame.begin + "{\"name\": " + function["name"].dump() + ", \"" + frame.arguments + "\": ";
+  return frame.begin + "{\"name\": " + json_text(function["name"]) + ", \"" + frame.arguments +
+         "\": ";
 }
 
 // One call, which begins so.
@@ -93,7 +95,7 @@ Json list_of(Json calls, const Frame& frame, bool one) {
 }
 
 std::string structural_tag(Json format) {
-  return Json{{"type", "structural_tag"}, {"format", std::move(format)}}.dump();
+  return json_text(Json{{"type", "structural_tag"}, {"format", std::move(format)}});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "base/json_numbers.h"
+#include "base/json_text.h"
 #include "server/api/chat_body.h"
 #include "server/api/json_write.h"
 #include "server/api/keep_alive.h"
@@ -8,18 +8,6 @@
 
 namespace causeway::server {
 namespace {
-
-// Clients in Python send 1e999 and NaN where they have them: the field that cannot take one is to
-// say so, and a template prints them as Python does. Throws what the parser throws.
-Json parse_body(std::string_view body) {
-  std::string buffer;
-  const std::string_view plain = plain_json_numbers(body, buffer);
-  if (plain.data() == body.data()) return Json::parse(body);
-  return Json::parse(plain, [](int, Json::parse_event_t, Json& value) {
-    if (value.is_number_float()) value = python_number(value.get<double>());
-    return true;
-  });
-}
 
 void check_choices(Fields& fields, const ApiLimits& limits, const GenerationRequest& out) {
   const auto prompts = static_cast<std::int64_t>(out.chats() ? 1 : out.prompts.size());
@@ -32,14 +20,14 @@ void check_choices(Fields& fields, const ApiLimits& limits, const GenerationRequ
 
 MaybeError parse_object(std::string_view body, const ApiLimits& limits, Json& out) {
   if (auto error = scan_json(body, limits.json)) return error;
-  try {
-    out = parse_body(body);
-  } catch (const nlohmann::json::exception& failure) {
-    // The library's own name of the error stands in brackets in front of the words.
-    std::string_view what = failure.what();
-    if (what.starts_with('[')) what.remove_prefix(std::min(what.find("] ") + 2, what.size()));
-    return bad_request("the body is not JSON: " + to_valid_utf8(utf8_prefix(what, 300)));
+  // Clients in Python send 1e999 and NaN where they have them: the field that cannot take one is to
+  // say so, and a template prints them as Python does.
+  auto tree = python_json_tree(body);
+  if (!tree.ok()) {
+    return bad_request("the body is not JSON: " +
+                       to_valid_utf8(utf8_prefix(tree.error().message, 300)));
   }
+  out = std::move(tree).value();
   if (!out.is_object()) return bad_request("the body must be a JSON object");
   return {};
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "server/api/chat_body.h"
 #include "server/api/json_write.h"
 #include "server/api/parse_parts.h"
@@ -170,7 +171,7 @@ std::string echo_of(Fields& fields, const GenerationRequest& asked) {
   if (told.find("format") == told.end() || told["format"].is_null()) {
     told["format"] = Json{{"type", "text"}};
   }
-  return out + ",\"text\":" + told.dump();
+  return out + ",\"text\":" + json_text(told);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "server/api/parse_parts.h"
 
 namespace causeway::server {
@@ -36,7 +37,7 @@ void set_schema(Fields& fields, std::string_view name, const Json& schema, FormF
     return form.set(name, ConstraintKind::kJsonSchema, schema.get<std::string>());
   }
   if (!schema.is_object()) return fields.fail(name, "must be a JSON schema");
-  form.set(name, ConstraintKind::kJsonSchema, schema.dump());
+  form.set(name, ConstraintKind::kJsonSchema, json_text(schema));
 }
 
 // Appends `text` as a quoted literal of a grammar.

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/json_text.h"
 #include "server/api/json_write.h"
 #include "server/api/parse_parts.h"
 
@@ -18,12 +19,12 @@ std::string conversation_of(const ChatBody& chat) {
   Json messages = Json::array();
   const auto first = chat.messages.begin() + (chat.instructed ? 1 : 0);
   std::copy(first, chat.messages.end(), std::back_inserter(messages));
-  return messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(messages);
 }
 
 MaybeError go_on_from(const StoredResponse& before, const ApiLimits& limits, ChatBody& chat) {
-  Json messages = Json::parse(before.conversation, nullptr, /*allow_exceptions=*/false);
-  const Json response = Json::parse(before.response, nullptr, /*allow_exceptions=*/false);
+  Json messages = ordered_json_tree(before.conversation);
+  const Json response = ordered_json_tree(before.response);
   if (!messages.is_array() || !response.is_object() || !response.contains("output")) {
     return internal_error("an answer that was kept cannot be read");
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "server/api/json_write.h"
 
 namespace causeway::server {
@@ -101,7 +102,7 @@ std::string otlp_body(const TraceResource& resource, std::span<const RequestTrac
 }
 
 std::int64_t rejected_spans(std::string_view answer) {
-  const auto json = nlohmann::json::parse(answer, nullptr, /*allow_exceptions=*/false);
+  const auto json = json_tree(answer);
   if (!json.is_object()) return 0;
   const auto partial = json.find("partialSuccess");
   if (partial == json.end() || !partial->is_object()) return 0;
