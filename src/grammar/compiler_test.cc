@@ -69,8 +69,11 @@ class CompilerTest : public ::testing::Test {
   }
 
   Compiler::Outcome compile(ConstraintKind kind, std::string text, std::string_view mark = "") {
-    const ModelTokens model{
-        .model = ModelId(1), .tokenizer = &tokenizer_, .vocab = vocab_, .end = end_, .mark = mark};
+    const ModelTokens model{.model = ModelId(1),
+                            .tokenizer = &tokenizer_,
+                            .vocab = vocab_,
+                            .end = end_,
+                            .marks = {&mark, 1}};
     auto outcome = std::make_shared<std::promise<Compiler::Outcome>>();
     compiler_.compile(model, {kind, std::move(text)},
                       [outcome](const Compiler::Outcome& one) { outcome->set_value(one); });
