@@ -92,9 +92,7 @@ class ClassReader {
   }
 
   // A '-' between two characters.
-  bool is_dash() const {
-    return peek('-') && at_ + 1 < text_.size() && text_[at_ + 1] != ']';
-  }
+  bool is_dash() const { return peek('-') && at_ + 1 < text_.size() && text_[at_ + 1] != ']'; }
 
   static bool is_shorthand(char c) {
     return std::string_view("dDwWsS").find(c) != std::string_view::npos;
@@ -211,7 +209,10 @@ std::string byte_class(std::uint8_t first, std::uint8_t last) {
 void add_bytes(CodeRange range, int size, const std::string& before, int depth,
                std::vector<std::string>& out) {
   const int bits = 6 * (size - 1);
-  const char32_t lead = depth == 0 ? (size == 1 ? 0 : size == 2 ? 0xC0 : size == 3 ? 0xE0 : 0xF0)
+  const char32_t lead = depth == 0 ? (size == 1   ? 0
+                                      : size == 2 ? 0xC0
+                                      : size == 3 ? 0xE0
+                                                  : 0xF0)
                                    : 0x80;
   const auto byte_of = [&](char32_t code) {
     return static_cast<std::uint8_t>(lead | (code >> bits));

@@ -18,9 +18,9 @@ namespace causeway::grammar {
 using CodeRange = std::pair<char32_t, char32_t>;
 
 struct CharClass {
-  std::size_t end = 0;            // of its text
-  std::vector<CodeRange> codes;   // what it matches: in order, apart, without surrogates
-  bool plain = true;              // XGrammar reads its text as it is meant
+  std::size_t end = 0;           // of its text
+  std::vector<CodeRange> codes;  // what it matches: in order, apart, without surrogates
+  bool plain = true;             // XGrammar reads its text as it is meant
 };
 
 // The class that begins at text[at], a '['. nullopt: it does not end, is empty, or has an escape

@@ -139,9 +139,8 @@ TEST_F(PauseTest, SeveralChoicesWaitTogether) {
 TEST_F(PauseTest, ThePromptsScoresAreToldOnce) {
   start();
   say("Hello", 1);
-  auto answer = std::async(std::launch::async, [this] {
-    return completion(R"("prompt":"abc","prompt_logprobs":0)");
-  });
+  auto answer = std::async(std::launch::async,
+                           [this] { return completion(R"("prompt":"abc","prompt_logprobs":0)"); });
   ASSERT_TRUE(fleet->wait_for_submitted(1));
   EXPECT_FALSE(is_answered(answer)) << "its first token, with the scores, has come";
   ASSERT_EQ(admin("/sleep?mode=keep").status, 200);
