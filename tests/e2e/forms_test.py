@@ -294,7 +294,7 @@ class MistralCalls(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         model = make_model(Path(cls.folder.name) / "model")
         name_token(model, "[TOOL_CALLS]")
-        name_token(model, "[ARGS]", instead_of="<|eot_id|>")
+        name_token(model, "[ARGS]", instead_of="<|start_header_id|>")
         (model / "chat_template.jinja").write_text(MISTRAL_TEMPLATE)
         cls.server = PatientServer(model, "--served-model-name", "m", *TINY_MEMORY)
         cls.server.__enter__()
