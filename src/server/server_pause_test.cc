@@ -52,8 +52,16 @@ class PauseTest : public testing::ServerTest {
   static bool is_answered(std::future<Answer>& answer) {
     return answer.wait_for(kMoment) == std::future_status::ready;
   }
-  // What a stream on this connection says until its end.
-  static std::string rest_of(Client& client) { return client.read_until("[DONE]"); }
+  // The pieces of content in these events, joined.
+  static std::string content_of(const std::string& events) {
+    constexpr std::string_view kBegin = R"("content":")";
+    std::string out;
+    for (auto at = events.find(kBegin); at != std::string::npos; at = events.find(kBegin, at)) {
+      at += kBegin.size();
+      out += events.substr(at, events.find('"', at) - at);
+    }
+    return out;
+  }
 
   std::atomic<int> sleeps_{0};
   std::atomic<fleet::SleepMode> mode_{fleet::SleepMode::kIdle};
@@ -64,7 +72,8 @@ TEST_F(PauseTest, RequestsGoOnBehindTheirOutput) {
   say("Hello", 2);
   Client stream(server->port());
   stream.send(post_request("/v1/chat/completions", chat_body(R"("stream":true,"seed":7)")));
-  EXPECT_NE(stream.read_until("\"e\"").find("\"e\""), std::string::npos);
+  const std::string before = content_of(stream.read_until("e\"}"));
+  EXPECT_EQ(before, "He");
   ASSERT_EQ(admin("/sleep?mode=keep").status, 200);
   EXPECT_EQ(fleet->cancelled(), 1);
   EXPECT_EQ(sleeps_, 1);
@@ -76,9 +85,7 @@ TEST_F(PauseTest, RequestsGoOnBehindTheirOutput) {
   ASSERT_EQ(admin("/wake_up").status, 200);
   ASSERT_TRUE(fleet->wait_for_submitted(3));
   fleet->release();
-  const std::string rest = rest_of(stream);
-  EXPECT_EQ(rest.find("\"e\""), std::string::npos) << "no token is told twice";
-  for (const char* letter : {"\"l\"", "\"o\""}) EXPECT_NE(rest.find(letter), std::string::npos);
+  EXPECT_EQ(before + content_of(stream.read_until("[DONE]")), "Hello");
   EXPECT_EQ(text_of(fresh.get()), "Hello");
   EXPECT_FALSE(is_sleeping());
 }
@@ -206,12 +213,11 @@ TEST_F(PauseTest, AClientThatLeavesIsNotWaitedFor) {
   {
     Client client(server->port());
     client.send(post_request("/v1/chat/completions", chat_body(R"("stream":true)")));
-    client.read_until("\"e\"");
+    client.read_until("e\"}");
     ASSERT_EQ(admin("/sleep?mode=keep").status, 200);
   }
   EXPECT_EQ(admin("/admin/drain").status, 200);
   EXPECT_LE(fleet->submitted(), 2);
-  EXPECT_EQ(fleet->running(), 0);
 }
 
 TEST_F(PauseTest, ASleepThatFailsPausesNothing) {
