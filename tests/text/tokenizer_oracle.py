@@ -106,7 +106,7 @@ def bpe_files(texts):
     for step in (spelt, files.sequence("normalizers", {"type": "NFC"}, spelt)):
         for pre_tokenizer in (None, {"type": "Split", "pattern": {"String": "\u0120"}, "behavior": "MergedWithNext",
                                      "invert": False}):
-            yield "ByteLevel normalizer", files.tokenizer(files.spelt_bpe(texts), step, pre_tokenizer, None, spelt)
+            yield "ByteLevel normalizer", files.tokenizer(files.spelt_bpe(texts), step, pre_tokenizer, None, BYTE_LEVEL)
     for replaced in (("the", "THE"), ("aa", "b"), ("e\u0301", "\u00e9"), (" ", "  "), ("a b", "")):
         steps = [{"type": "ByteFallback"}, fuse, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]
         steps += [{"type": "Replace", "pattern": {"String": one}, "content": other}
