@@ -161,6 +161,104 @@ TEST_F(LateMasks, NoneIsAwaitedOfThoseThatEnd) {
   EXPECT_TRUE(core_.idle());
 }
 
+// Text between calls of tools: every token may come, and that follows as a mask does.
+TEST_F(LateMasks, EmptyOnesAreSuppliedAsOthersAre) {
+  told_.free = true;
+  submit(1, &told_);
+  submit(2, &other_);
+  submit(3, nullptr);
+  start();
+  ASSERT_EQ(executor_.batches.size(), 2u);
+  EXPECT_TRUE(executor_.batches[0].entries[0].edits.mask.empty());
+  EXPECT_FALSE(executor_.batches[0].entries[0].edits.mask_follows);
+  EXPECT_TRUE(executor_.batches[1].awaits_masks());
+  for (int i = 0; i < 12; ++i) {
+    told_.free = i % 4 != 3;  // now and then a call begins
+    end_step();
+    ASSERT_EQ(supplied(), (std::vector<std::int64_t>{1, 2}));
+    EXPECT_EQ(executor_.supplied[0].mask.empty(), told_.free) << i;
+    EXPECT_EQ(executor_.supplied[1].mask.size(), 63u);
+    for (const std::int64_t id : {1, 2, 3}) {
+      EXPECT_EQ(executor_.steps_of(id), (std::vector<int>{0, 1})) << id;
+    }
+  }
+  EXPECT_EQ(told_.tokens.size(), 12u);
+}
+
+TEST_F(LateMasks, AnEmptyOneMayBeLate) {
+  told_.free = true;
+  submit(1, &told_);
+  submit(2, &other_);
+  start();
+  told_.state = MaskState::kComputing;  // of the call before the text
+  end_step();
+  EXPECT_TRUE(executor_.batches[0].awaits_masks()) << "an empty mask is not one that is not there";
+  look(3);
+  EXPECT_TRUE(executor_.batches[0].awaits_masks());
+  told_.state = MaskState::kReady;
+  look(1);
+  ASSERT_EQ(supplied(), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_TRUE(executor_.supplied[0].mask.empty());
+  EXPECT_FALSE(executor_.supplied[1].mask.empty());
+  told_.state = MaskState::kComputing;
+  end_step();
+  look(30);
+  EXPECT_EQ(executor_.steps_of(2), (std::vector<int>{0, 1})) << "it stepped back, others go on";
+  told_.state = MaskState::kReady;
+  end_step();
+  for (int i = 0; i < 6; ++i) {
+    look(1);
+    EXPECT_LE(executor_.steps_of(1).size(), 1u);
+    end_step();
+  }
+  EXPECT_GE(told_.tokens.size(), 3u);
+}
+
+TEST_F(LateMasks, AnEmptyOneIsNotAwaitedOfOneThatIsCancelled) {
+  told_.free = true;
+  submit(1, &told_);
+  submit(2, &other_);
+  start();
+  told_.state = MaskState::kComputing;
+  end_step();
+  EXPECT_TRUE(executor_.batches[0].awaits_masks());
+  core_.cancel(RequestId(1), now_);
+  told_.state = MaskState::kReady;  // it comes behind the cancellation
+  look(1);
+  EXPECT_EQ(supplied(), (std::vector<std::int64_t>{2}));
+  for (int i = 0; i < 5; ++i) end_step();
+  EXPECT_EQ(ended().size(), 1u);
+  EXPECT_EQ(told_.tokens.size(), 1u) << "nothing follows it any more";
+  EXPECT_EQ(other_.tokens.size(), 6u);
+  core_.cancel(RequestId(2), now_);
+  while (!executor_.batches.empty()) end_step();
+  EXPECT_TRUE(core_.idle());
+}
+
+// The executor takes what it is given; that no token continues the form its matcher says.
+TEST_F(LateMasks, OneWithoutABitEndsItsRequestAlone) {
+  submit(1, &told_);
+  submit(2, &other_);
+  start();
+  told_.none = true;
+  end_step();
+  ASSERT_EQ(supplied(), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(executor_.supplied[0].mask, std::vector<std::uint32_t>(63, 0));
+  EXPECT_NE(executor_.supplied[1].mask[0], 0u);
+  told_.state = MaskState::kImpossible;  // of any token behind it
+  end_step();
+  EXPECT_EQ(supplied(), (std::vector<std::int64_t>{2}));
+  const auto outputs = ended();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].request, RequestId(1));
+  EXPECT_EQ(outputs[0].code, ErrorCode::kInvalidArgument);
+  for (int i = 0; i < 5; ++i) end_step();
+  EXPECT_EQ(executor_.steps_of(2), (std::vector<int>{0, 1}));
+  core_.cancel(RequestId(2), now_);
+  while (!executor_.batches.empty()) end_step();
+  EXPECT_TRUE(core_.idle());
+}
+
 TEST_F(LateMasks, AStepBehindOneThatFailedEnds) {
   submit(1, &told_);
   start();

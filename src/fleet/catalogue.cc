@@ -86,6 +86,7 @@ void read_chat_template(const ModelSource& source, const EntryOptions& options,
   } else {
     entry.chat_template_error = "its template cannot be used: " + loaded.error().message;
   }
+  entry.tool_calls = text::tool_call_format_with(entry.tool_calls, *entry.tokenizer);
 }
 
 std::string token_text(const text::Tokenizer& tokenizer, std::optional<TokenId> token) {

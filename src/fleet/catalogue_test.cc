@@ -137,6 +137,12 @@ TEST_F(LoadEntry, TheTemplateShowsHowCallsAreWritten) {
             text::ToolCallFormat::kMistral);
   write_file(folder_.path() / "chat_template.jinja", "plain");
   EXPECT_FALSE(load().value()->chat_template->takes_tools());
+  write_file(folder_.path() / "chat_template.jinja", "{{ tools }}[TOOL_CALLS]");
+  EXPECT_EQ(format(), text::ToolCallFormat::kMistral);
+  std::string tokenizer = testing::byte_tokenizer_json();
+  tokenizer.replace(tokenizer.find("<s>"), 3, "[ARGS]");
+  write_file(folder_.path() / "tokenizer.json", tokenizer);
+  EXPECT_EQ(format(), text::ToolCallFormat::kMistralArgs) << "the tokenizer has its second mark";
 }
 
 TEST_F(LoadEntry, TheTemplateShowsHowThinkingIsMarked) {

@@ -108,11 +108,13 @@ TEST(CallWatch, FindsWhatTheParserTells) {
                                            "<",
                                            "x",
                                            "{\"a\": 1, \"name\": \"f\", \"arguments\": {}}",
-                                           "\"name\":"};
+                                           "\"name\":",
+                                           "f[ARGS]",
+                                           "{}"};
   Random random(24);
   int calls = 0;
   for (int round = 0; round < rounds(200'000); ++round) {
-    const auto format = static_cast<ToolCallFormat>(1 + random.below(3));
+    const auto format = static_cast<ToolCallFormat>(1 + random.below(4));
     const auto reasoning = random.chance(0.5) ? ReasoningFormat::kQwen3 : ReasoningFormat::kNone;
     const bool thinks = reasoning != ReasoningFormat::kNone && random.chance(0.5);
     const CallMarks marks = marks_of(format, reasoning, thinks);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "grammar/plain_regex.h"
+
 namespace causeway::grammar {
 namespace {
 
@@ -143,8 +145,17 @@ Status check_depth(std::string_view json, int depth_max) {
   return {};
 }
 
+// A regular expression, and what the compiler makes of its classes, which adds groups of its own.
+Status check_regex(std::string_view text, const ConstraintLimits& limits) {
+  constexpr int kGroupsAdded = 2;
+  CAUSEWAY_TRY(check_expression(text, false, limits));
+  ConstraintLimits written_out = limits;
+  written_out.depth_max += kGroupsAdded;
+  return check_expression(plain_regex(text), false, written_out);
+}
+
 Status check_pattern(const std::string& pattern, const ConstraintLimits& limits) {
-  const Status checked = check_expression(pattern, false, limits);
+  const Status checked = check_regex(pattern, limits);
   if (checked.ok()) return {};
   return invalid_argument("a pattern " + checked.error().message);
 }
@@ -209,7 +220,7 @@ Status check_constraint(const request::ConstraintText& constraint, const Constra
   switch (constraint.kind) {
     case ConstraintKind::kJson: break;
     case ConstraintKind::kJsonSchema: return check_schema(text, limits);
-    case ConstraintKind::kRegex: return check_expression(text, false, limits);
+    case ConstraintKind::kRegex: return check_regex(text, limits);
     case ConstraintKind::kGrammar: return check_expression(text, true, limits);
     case ConstraintKind::kCallsInText:
     case ConstraintKind::kStructuralTag: {

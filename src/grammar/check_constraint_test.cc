@@ -73,6 +73,9 @@ TEST(CheckConstraintTest, RepetitionsAreCountedAsTheyNest) {
               HasSubstr("more than 10000"));
   EXPECT_EQ(why_not(ConstraintKind::kRegex, "(ab){5000}"), "");
   EXPECT_EQ(why_not(ConstraintKind::kRegex, R"(\{100000\}[{100000}])"), "") << "literal braces";
+  EXPECT_EQ(why_not(ConstraintKind::kRegex, "[^é]{200}"), "");
+  EXPECT_THAT(why_not(ConstraintKind::kRegex, "[^é]{5000}"), HasSubstr("written out"))
+      << "it is some thirty bytes each time";
 }
 
 TEST(CheckConstraintTest, GroupsNest32LevelsDeep) {
@@ -82,6 +85,8 @@ TEST(CheckConstraintTest, GroupsNest32LevelsDeep) {
   };
   EXPECT_EQ(why_not(ConstraintKind::kRegex, groups(32)), "");
   EXPECT_THAT(why_not(ConstraintKind::kRegex, groups(33)), HasSubstr("32 levels"));
+  EXPECT_EQ(why_not(ConstraintKind::kRegex, std::string(32, '(') + "[^é]" + std::string(32, ')')),
+            "");
   EXPECT_EQ(why_not(ConstraintKind::kRegex, std::string(100, ')')), "") << "the compiler says so";
   EXPECT_EQ(why_not(ConstraintKind::kGrammar, "root ::= \"" + std::string(99, '(') + "\""), "");
   EXPECT_THAT(why_not(ConstraintKind::kGrammar, "root ::= " + std::string(99, '(')),

@@ -33,7 +33,8 @@ const std::vector<std::string> kSchemas = {
  "#/$defs/n"}, {"type": "array", "prefixItems": [{"const": "a"}, {"type": "number"}]}, {"type":
  "object", "additionalProperties": {"type": "string", "format": "date"}}]})"};
 const std::vector<std::string> kRegexes = {"[a-c]{2,5}-x?", "(yes|no)( [0-9]+)*",
-                                           "\\d{4}-[^a-c]|\\w\\."};
+                                           "\\d{4}-[^a-c]|\\w\\.",
+                                           "[^\xC3\xA9]{1,3}[\\s\\u{1F600}-\\u{1F64F}]*"};
 const std::vector<std::string> kGrammars = {
     "root ::= \"<\" inner \">\"\ninner ::= \"a\" | \"(\" inner \")\" | [b-d]+\n",
     "root ::= (item \", \")* item # a list\nitem ::= [^\\n\\x41-\\x5a]{1,3} | \"\"\n"};
@@ -78,6 +79,8 @@ constexpr std::string_view kWords[] = {"string",
                                        "(?=",
                                        "\\\\p{L}",
                                        "[^",
+                                       "\\u{10FFFF}",
+                                       "\xC3\xA9",
                                        "*",
                                        "|",
                                        "triggered_tags",

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "grammar/compile.h"
 #include "grammar/plain_regex.h"
 #include "text/detokenizer.h"
+#include "text/utf8.h"
 
 namespace causeway::grammar::compiler_test {
 namespace {
@@ -69,8 +72,11 @@ class CompilerTest : public ::testing::Test {
   }
 
   Compiler::Outcome compile(ConstraintKind kind, std::string text, std::string_view mark = "") {
-    const ModelTokens model{
-        .model = ModelId(1), .tokenizer = &tokenizer_, .vocab = vocab_, .end = end_, .mark = mark};
+    const ModelTokens model{.model = ModelId(1),
+                            .tokenizer = &tokenizer_,
+                            .vocab = vocab_,
+                            .end = end_,
+                            .marks = {&mark, 1}};
     auto outcome = std::make_shared<std::promise<Compiler::Outcome>>();
     compiler_.compile(model, {kind, std::move(text)},
                       [outcome](const Compiler::Outcome& one) { outcome->set_value(one); });
@@ -110,6 +116,14 @@ class CompilerTest : public ::testing::Test {
     }
     ADD_FAILURE() << "no end: " << text;
     return text;
+  }
+
+  // Whether an answer may be this text, a byte a token.
+  bool accepts(const request::Constraint& constraint, const std::string& text) {
+    const auto matcher = constraint.begin({text.begin(), text.end()});
+    if (matcher->wait(seconds(30)) != MaskState::kReady) return false;
+    const auto tokens = allowed(*matcher);
+    return !tokens.empty() && tokens.back() == end_[0];
   }
 
   // How many blanks in a row may come behind `text`; something must be allowed behind them.
@@ -247,10 +261,93 @@ TEST_F(CompilerTest, WhatIsNoWhiteSpaceMayBeAnythingElse) {
   }
 }
 
-TEST(PlainRegex, WritesOutWhiteSpaceThatIsLeftOut) {
-  EXPECT_EQ(plain_regex(R"(\S+\s[^a\s]\\S)"), R"([^ \x09-\x0d]+\s[^a \x09-\x0d]\\S)");
-  EXPECT_EQ(plain_regex(R"([\s\S]\[\S])"), R"([\s\S]\[[^ \x09-\x0d]])");
-  EXPECT_EQ(plain_regex("a\\"), "a\\") << "a backslash at the end is the compiler's to refuse";
+TEST_F(CompilerTest, ClassesMayNameCharactersBeyondAscii) {
+  struct Case {
+    std::string regex;
+    std::vector<std::string> yes, no;
+  };
+  const std::string many(200, 'b');
+  const std::vector<Case> cases = {
+      {"[^é]", {"e", "è", "中", "😀", "\n"}, {"é", "", "ee", "\xC3", "\xA9", "\xC3\xA9\xA9"}},
+      {"[^a-zà-ü]+", {"A", "ÿß", "Ω中"}, {"a", "Aü", "à"}},
+      {"[à-ü]", {"à", "é", "ü"}, {"ÿ", "a", "\xE9", "\xA0"}},
+      {"[é]x|[一-龥]{2}", {"éx", "中文"}, {"é", "中", "中x", "\xE4"}},
+      {R"([^\u00e9\x41bc]\s)", {"d ", "è\t"}, {"é ", "A ", "b ", "d\xA0", "d\xC2\xA0"}},
+      {R"([^\S]\S)", {" é", "\tx"}, {"x ", "é "}},
+      {R"([\s\S].)", {"é😀", "\n\n"}, {"é", "\xFFx", "x\xFF", "x\x80"}},
+      {R"([\W])", {"é", " "}, {"a", "_", "\xE9"}},
+      {R"([^\W])", {"a", "_"}, {"é", " "}},
+      {"[^é][a-z]{200}", {"中" + many, "a" + many}, {"é" + many, "中" + many + "b", "中"}},
+      {"([^é]{150,160})?x", {"x", many.substr(0, 149) + "中x"}, {"éx", "中x"}},
+      {R"([\u{1F600}-\u{1F64F}]*)", {"", "😀😁🙏"}, {"😀a", "🚀"}},
+      {R"([\^é])", {"^", "é"}, {"e", "\\", "a"}}};
+  for (const Case& one : cases) {
+    const auto outcome = compile(ConstraintKind::kRegex, one.regex);
+    ASSERT_TRUE(outcome.ok()) << one.regex << ": " << outcome.error().message;
+    for (const std::string& text : one.yes) {
+      EXPECT_TRUE(accepts(**outcome, text)) << one.regex << ": " << text;
+    }
+    for (const std::string& text : one.no) {
+      EXPECT_FALSE(accepts(**outcome, text)) << one.regex << ": " << text;
+    }
+  }
+  const Json schema = {{"type", "string"}, {"pattern", "^[^é\"]{1,2}$"}};
+  const auto outcome = compile(ConstraintKind::kJsonSchema, schema.dump());
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+  EXPECT_TRUE(accepts(**outcome, "\"è中\""));
+  EXPECT_FALSE(accepts(**outcome, "\"é\""));
+}
+
+// Random classes, and characters around their bounds.
+TEST_F(CompilerTest, AClassMatchesWhatItNames) {
+  Random random(9);
+  const auto code = [&] {
+    constexpr std::int64_t kBounds[] = {0x20,   0x30,    0x41,    0x5E,    0x7E,    0x80,    0xBF,
+                                        0xFF,   0x7FF,   0x800,   0xFFF,   0x1000,  0xD7FF,  0xE000,
+                                        0xFFFF, 0x10000, 0x3FFFF, 0x40000, 0xFFFFF, 0x10FFFE};
+    const auto near = kBounds[static_cast<std::size_t>(random.below(std::ssize(kBounds)))];
+    return static_cast<char32_t>(std::max<std::int64_t>(1, near + random.between(-1, 1)));
+  };
+  const auto scalar = [](char32_t c) { return c < 0xD800 || c > 0xDFFF; };
+  for (int round = 0; round < 60; ++round) {
+    const bool negated = random.chance(0.5);
+    std::vector<std::pair<char32_t, char32_t>> ranges;
+    std::string text = negated ? "[^" : "[";
+    for (auto n = random.between(1, 4); n > 0; --n) {
+      auto first = code(), last = code();
+      if (last < first) std::swap(first, last);
+      ranges.emplace_back(first, last);
+      std::array<char, 64> item;
+      std::snprintf(item.data(), item.size(), "\\u{%x}-\\u{%x}", unsigned{first}, unsigned{last});
+      text += item.data();
+    }
+    const auto outcome = compile(ConstraintKind::kRegex, "x" + text + "]y");
+    if (!outcome.ok()) continue;  // it matches nothing
+    for (int probe = 0; probe < 40; ++probe) {
+      const char32_t c = code();
+      if (!scalar(c)) continue;
+      const bool named = std::any_of(ranges.begin(), ranges.end(), [c](const auto& range) {
+        return c >= range.first && c <= range.second;
+      });
+      std::string said = "x";
+      text::append_utf8(c, said);
+      EXPECT_EQ(accepts(**outcome, said + "y"), named != negated)
+          << text << "]: U+" << std::hex << unsigned{c};
+    }
+  }
+}
+
+TEST(PlainRegex, WritesOutWhatXgrammarMisreads) {
+  EXPECT_EQ(plain_regex(R"([^a-z][\w\-\]]\d\\S)"), R"([^a-z][\w\-\]]\d\\S)") << "it need not";
+  const std::string space = R"([\u0009-\u000d\u0020])", none = R"([^\u0009-\u000d\u0020])";
+  EXPECT_EQ(plain_regex(R"(\S+\s[\S]\[\.)"), none + "+" + space + none + R"(\[\.)");
+  EXPECT_EQ(plain_regex(R"([^a\s])"), R"([^\u0009-\u000d\u0020\u0061])");
+  EXPECT_EQ(plain_regex(R"(.[\s\S])"), R"([^\u0000][^\u0000])");
+  EXPECT_EQ(plain_regex("[à-ü]"), R"([\u00c3\u00c3]([\u00a0-\u00bc]|[\u00a0-\u00bc]))");
+  EXPECT_EQ(plain_regex(R"([\x5e])"), R"((\u005e))") << "not a class that is negated";
+  for (const std::string text : {"a\\", "[a", "[^]", "[é\\", R"([é\p{L}])", "[z-é-a\\q]", "[]x]"}) {
+    EXPECT_EQ(plain_regex(text), text) << "it is the compiler's to refuse";
+  }
 }
 
 TEST_F(CompilerTest, AnyObjectRegexAndGrammar) {

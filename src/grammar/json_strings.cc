@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/plain_regex.h"
+
 namespace causeway::grammar {
 namespace {
 
@@ -17,8 +19,7 @@ constexpr std::array<std::string_view, 3> kData = {"enum", "const", "default"};
 constexpr std::uint32_t kCodeMax = 0x10FFFF;
 using Range = std::pair<std::uint32_t, std::uint32_t>;
 
-// Inside of a class that is negated: what no string of JSON has, or only escaped. XGrammar is wrong
-// about classes that list ranges beyond ASCII, so that none is written here.
+// Inside of a class that is negated: what no string of JSON has, or only escaped.
 constexpr std::string_view kEscaped = R"("\\\x00-\x1f\x7f)";
 constexpr std::array<Range, 4> kHoles = {{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}, {0x7F, 0x7F}}};
 
@@ -223,7 +224,7 @@ void rewrite(OrderedJson& node) {
   const auto pattern = node.find("pattern");
   if (pattern == node.end()) return rewrite_lengths(node);
   if (!pattern->is_string()) return;  // a property of this name
-  *pattern = json_pattern(pattern->get_ref<const std::string&>());
+  *pattern = plain_regex(json_pattern(pattern->get_ref<const std::string&>()));
 }
 
 }  // namespace

@@ -6,9 +6,8 @@
 
 namespace causeway::grammar {
 
-// The same expression, but that `\S`, and `\s` in a class that is negated, are written out, with
-// ASCII's white space. XGrammar's `\s` holds U+00A0 besides, which it cannot leave out of a class:
-// it would warn, and so refuse what nearly every expression of strangers has.
+// The same expression, but that `.`, `\s`, `\S` and classes which XGrammar would misread are
+// written as what they match (char_class.h). White space is ASCII's; `.` is any character.
 std::string plain_regex(std::string_view text);
 
 }  // namespace causeway::grammar

@@ -16,7 +16,8 @@ Result<std::shared_ptr<const TokenTable>> make_token_table(const ModelTokens& mo
   const std::int64_t known = std::min(model.vocab, model.tokenizer->vocab_size());
   for (TokenId id = 0; id < known; ++id) {
     const std::string_view bytes = model.tokenizer->token_bytes(id);
-    const bool text = !model.tokenizer->is_special(id) || (bytes == model.mark && !bytes.empty());
+    const bool mark = std::find(model.marks.begin(), model.marks.end(), bytes) != model.marks.end();
+    const bool text = !model.tokenizer->is_special(id) || mark;
     if (text) table->bytes[static_cast<std::size_t>(id)] = bytes;
   }
   for (const TokenId id : table->end) table->bytes[static_cast<std::size_t>(id)].clear();

@@ -20,7 +20,8 @@ struct ModelTokens {
   const text::Tokenizer* tokenizer = nullptr;
   std::int64_t vocab = 0;        // rows of the logits
   std::span<const TokenId> end;  // tokens that end an answer: at least one
-  std::string_view mark = {};    // a special token that is text all the same: it begins calls
+  // Special tokens that are text all the same: calls are marked with them.
+  std::span<const std::string_view> marks = {};
 };
 
 struct TokenTable {

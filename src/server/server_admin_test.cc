@@ -290,7 +290,7 @@ TEST_F(AdminTest, RefusalsHaveTheirStatus) {
     EXPECT_EQ(post(path, std::string(100'000, '[')).status, 400) << path;
   }
   EXPECT_EQ(post("/sleep?level=3").status, 400);
-  EXPECT_EQ(error(post("/sleep?mode=keep"))["param"], "mode");
+  EXPECT_EQ(error(post("/sleep?mode=pause"))["param"], "mode");
   EXPECT_EQ(post("/wake_up?tags=all").status, 400);
 }
 

@@ -190,6 +190,23 @@ TEST_F(Tools, MistralsIdsAreNineLetters) {
   EXPECT_EQ(call["function"]["name"], "f");
 }
 
+TEST_F(Tools, MistralsNewerCallsFollowOneAnother) {
+  start_with_tools(text::ToolCallFormat::kMistralArgs);
+  say(R"(So: [TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[CALL_ID]123456789[ARGS]{})");
+  const json whole = choice_of(kTools), stream = streamed_choice_of(kTools);
+  ASSERT_EQ(whole["message"]["tool_calls"].size(), 2u);
+  EXPECT_EQ(whole["message"]["content"], "So:");
+  EXPECT_EQ(whole["message"]["tool_calls"][0]["function"],
+            (json{{"name", "f"}, {"arguments", R"({"a": 1})"}}));
+  EXPECT_EQ(whole["message"]["tool_calls"][1]["function"]["name"], "g");
+  EXPECT_EQ(whole["message"]["tool_calls"][1]["id"].get<std::string>().size(), 9u);
+  ASSERT_EQ(stream["calls"].size(), 2u);
+  EXPECT_EQ(stream["calls"][0]["arguments"], R"({"a": 1})");
+  EXPECT_EQ(stream["calls"][1]["name"], "g");
+  const Answer blank = chat(R"("tools":[{"type":"function","function":{"name":"a b"}}])");
+  EXPECT_EQ(error(blank)["param"], "tools") << "such a name cannot be read back";
+}
+
 TEST_F(Tools, LlamaCallsAreTheWholeText) {
   start_with_tools(text::ToolCallFormat::kLlama3Json);
   say(R"({"name": "f", "parameters": {"a": 1}})");

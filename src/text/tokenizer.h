@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,11 @@ enum class InvalidBytes {
   kRestOfRun,     // each byte, and each further byte up to a token that is none (ByteFallback)
 };
 
+// `from` has a byte at least, `to` at most four times as many.
+struct TextReplacement {
+  std::string from, to;
+};
+
 // Immutable after load; every function may be called from many threads at once. Nothing blocks.
 class Tokenizer {
  public:
@@ -78,6 +84,11 @@ class Tokenizer {
   virtual std::string token_bytes_at_start(TokenId id) const {
     return std::string(token_bytes(id));
   }
+  // Tokens stand for something else where they end a text (BPEDecoder): then what that is, else
+  // nullopt.
+  virtual std::optional<std::string> token_bytes_at_end(TokenId) const { return std::nullopt; }
+  // What decoding replaces in the text as a whole, one after the other.
+  virtual std::span<const TextReplacement> text_replacements() const { return {}; }
   virtual InvalidBytes invalid_bytes() const { return InvalidBytes::kMaximalParts; }
   // The token is one byte of text, "<0xC3>", which makes characters with such tokens only.
   virtual bool is_byte(TokenId) const { return false; }

@@ -54,6 +54,7 @@ std::string decode_word(const ContentDecoder::Words& words, std::string_view con
 
 Result<ContentDecoder::Decoded> ContentDecoder::decode(std::string_view content, bool first) const {
   if (joins()) return Decoded{decode_word(*words, content, first), false};
+  if (!word_end.empty()) return Decoded{replace_each(content, word_end, " "), false};
   if (byte_level) return Decoded{bytes_of_spelling(content).value_or(std::string(content)), false};
   std::string text(content);
   for (std::size_t step = 0; step < replaces.size(); ++step) {
@@ -75,6 +76,74 @@ Result<ContentDecoder::Decoded> ContentDecoder::decode(std::string_view content,
   return Decoded{std::string(1, static_cast<char>(*byte)), true};
 }
 
+namespace {
+
+Status add_replace(Element step, const std::string& where, bool fused, ContentDecoder& decoder) {
+  constexpr std::size_t kTextReplacesMax = 4;
+  constexpr std::size_t kTextGrowthMax = 4;
+  const auto pattern = json::member(step, "pattern");
+  if (!pattern) return corrupt(where + ".pattern is missing");
+  CAUSEWAY_ASSIGN(const auto from, json::get_string(*pattern, "String", "", where));
+  CAUSEWAY_ASSIGN(const auto to, json::get_string(step, "content", "", where));
+  if (from.empty()) return unsupported(where + ".pattern is not a String");
+  if (!fused) {
+    decoder.replaces.emplace_back(from, to);
+    return {};
+  }
+  if (to.size() > kTextGrowthMax * from.size() ||
+      decoder.text_replaces.size() == kTextReplacesMax) {
+    return unsupported(where +
+                       " after Fuse: more than four, or one that makes the text more than "
+                       "four times as long");
+  }
+  decoder.text_replaces.push_back({std::string(from), std::string(to)});
+  return {};
+}
+
+Status add_strip(Element step, const std::string& where, ContentDecoder& decoder) {
+  const auto count = [&](std::string_view name) {
+    const auto value = json::member(step, name);
+    std::int64_t number = -1;
+    return value && value->get(number) == simdjson::SUCCESS ? number : -1;
+  };
+  CAUSEWAY_ASSIGN(const auto content, json::get_string(step, "content", "", where));
+  if (content != " " || count("stop") != 0 || count("start") < 0 || count("start") > 1) {
+    return unsupported(where + " of anything but one leading space");
+  }
+  if (count("start") == 0) return {};
+  if (decoder.metaspace) return unsupported(where + ": a Strip after a Metaspace");
+  if (!decoder.text_replaces.empty()) return unsupported(where + ": a Strip after a Replace");
+  decoder.leading_space = LeadingSpace::kOne;
+  return {};
+}
+
+Status add_metaspace(Element step, const std::string& where, ContentDecoder& decoder) {
+  CAUSEWAY_ASSIGN(const auto metaspace, read_metaspace(step, where));
+  if (metaspace.prepend != PreTokenizer::Metaspace::Prepend::kNever) {
+    decoder.metaspace = decoder.replaces.size();
+    decoder.leading_space = LeadingSpace::kFirstToken;
+  }
+  decoder.replaces.emplace_back(metaspace.mark, " ");
+  return {};
+}
+
+Status add_word_piece(Element step, const std::string& where, ContentDecoder& decoder) {
+  ContentDecoder::Words joined;
+  CAUSEWAY_ASSIGN(joined.prefix, json::get_string(step, "prefix", "##", where));
+  CAUSEWAY_ASSIGN(joined.cleanup, json::get_bool(step, "cleanup", true, where));
+  join_words(std::move(joined), decoder);
+  return {};
+}
+
+Status add_word_end(Element step, const std::string& where, ContentDecoder& decoder) {
+  CAUSEWAY_ASSIGN(const auto suffix, json::get_string(step, "suffix", "</w>", where));
+  if (suffix.empty()) return unsupported(where + ".suffix is empty");
+  decoder.word_end = suffix;
+  return {};
+}
+
+}  // namespace
+
 Result<ContentDecoder> read_decoder(Element root, bool byte_level, bool words) {
   ContentDecoder decoder;
   const auto first = json::member(root, "decoder");
@@ -85,51 +154,29 @@ Result<ContentDecoder> read_decoder(Element root, bool byte_level, bool words) {
   }
   bool fused = false;  // the steps so far leave one string for the whole text
   const auto visit = [&](Element step, std::string_view type, const std::string& where) -> Status {
+    const bool begins = decoder.replaces.empty() && !decoder.byte_fallback && !fused;
     if (decoder.byte_level) return unsupported(where + ": a step after ByteLevel");
     if (decoder.joins()) return unsupported(where + ": a step after WordPiece");
+    if (!decoder.word_end.empty() && type != "Fuse") {
+      return unsupported(where + ": a step after BPEDecoder");
+    }
     if (type == "ByteLevel") {
-      if (!decoder.replaces.empty() || decoder.byte_fallback || fused) {
-        return unsupported(where + ": a ByteLevel after other steps");
-      }
+      if (!begins) return unsupported(where + ": a ByteLevel after other steps");
       decoder.byte_level = true;
     } else if (type == "ByteFallback" && !fused) {
       decoder.byte_fallback = true;
-    } else if (type == "WordPiece" && decoder.replaces.empty() && !decoder.byte_fallback &&
-               !fused) {
-      ContentDecoder::Words joined;
-      CAUSEWAY_ASSIGN(joined.prefix, json::get_string(step, "prefix", "##", where));
-      CAUSEWAY_ASSIGN(joined.cleanup, json::get_bool(step, "cleanup", true, where));
-      join_words(std::move(joined), decoder);
+    } else if (type == "WordPiece" && begins) {
+      return add_word_piece(step, where, decoder);
+    } else if (type == "BPEDecoder" && begins) {
+      return add_word_end(step, where, decoder);
     } else if (type == "Fuse") {
       fused = true;
-    } else if (type == "Replace" && !fused && !decoder.byte_fallback) {
-      const auto pattern = json::member(step, "pattern");
-      if (!pattern) return corrupt(where + ".pattern is missing");
-      CAUSEWAY_ASSIGN(const auto from, json::get_string(*pattern, "String", "", where));
-      CAUSEWAY_ASSIGN(const auto to, json::get_string(step, "content", "", where));
-      if (from.empty()) return unsupported(where + ".pattern is not a String");
-      decoder.replaces.emplace_back(from, to);
+    } else if (type == "Replace" && (fused || !decoder.byte_fallback)) {
+      return add_replace(step, where, fused, decoder);
     } else if (type == "Metaspace" && !fused && !decoder.byte_fallback) {
-      CAUSEWAY_ASSIGN(const auto metaspace, read_metaspace(step, where));
-      if (metaspace.prepend != PreTokenizer::Metaspace::Prepend::kNever) {
-        decoder.metaspace = decoder.replaces.size();
-        decoder.leading_space = LeadingSpace::kFirstToken;
-      }
-      decoder.replaces.emplace_back(metaspace.mark, " ");
+      return add_metaspace(step, where, decoder);
     } else if (type == "Strip" && fused) {
-      const auto count = [&](std::string_view name) {
-        const auto value = json::member(step, name);
-        std::int64_t number = -1;
-        return value && value->get(number) == simdjson::SUCCESS ? number : -1;
-      };
-      CAUSEWAY_ASSIGN(const auto content, json::get_string(step, "content", "", where));
-      if (content != " " || count("stop") != 0 || count("start") < 0 || count("start") > 1) {
-        return unsupported(where + " of anything but one leading space");
-      }
-      if (count("start") == 1) {
-        if (decoder.metaspace) return unsupported(where + ": a Strip after a Metaspace");
-        decoder.leading_space = LeadingSpace::kOne;
-      }
+      return add_strip(step, where, decoder);
     } else {
       return unknown_component("decoder", std::string(type) + (fused ? " after Fuse" : ""));
     }
@@ -137,6 +184,10 @@ Result<ContentDecoder> read_decoder(Element root, bool byte_level, bool words) {
   };
   CAUSEWAY_TRY(for_each_step(*first, "decoders", "decoder", visit));
   return decoder;
+}
+
+std::string ContentDecoder::decode_end(std::string_view content) const {
+  return replace_each(content, word_end, "");
 }
 
 }  // namespace causeway::text

@@ -39,6 +39,15 @@ class JsonTokenizer final : public TableTokenizer {
     return first.ok() ? std::move(first->bytes) : std::string(bytes);
   }
 
+  std::optional<std::string> token_bytes_at_end(TokenId id) const override {
+    if (decoder_.word_end.empty()) return std::nullopt;
+    return decoder_.decode_end(table().contents().content(id));
+  }
+
+  std::span<const TextReplacement> text_replacements() const override {
+    return decoder_.text_replaces;
+  }
+
  private:
   Status encode_text(std::string_view text, bool first, Scratch& scratch,
                      std::vector<TokenId>& ids) const override {

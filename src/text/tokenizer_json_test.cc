@@ -281,6 +281,75 @@ TEST(MetaspaceJson, EncodesAndDecodes) {
   EXPECT_EQ(decode(*tokenizer, {marked, marked}), "ab ab");
 }
 
+TEST(ByteLevelJson, NormalisesToTheSpellingOfBytes) {
+  Json file = byte_level_file();
+  file["normalizer"] = {{"type", "Sequence"},
+                        {"normalizers", {{{"type", "NFC"}}, {{"type", "ByteLevel"}}}}};
+  file["pre_tokenizer"] = nullptr;
+  const auto tokenizer = load(file);
+  ASSERT_NE(tokenizer, nullptr);
+  const Ids ids = encode(*tokenizer, "e\xCC\x81 \n");
+  EXPECT_THAT(ids, ElementsAre(0xC3, 0xA9, ' ', '\n'));
+  EXPECT_EQ(decode(*tokenizer, ids), "é \n");
+}
+
+// What the tokens of these contents decode to, and what each of them adds to that.
+void expect_pieces(const Json& file, const std::vector<std::string>& contents,
+                   const std::vector<std::string>& pieces) {
+  const auto tokenizer = load(file);
+  ASSERT_NE(tokenizer, nullptr);
+  Detokenizer detokenizer(*tokenizer);
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < contents.size(); ++i) {
+      ASSERT_TRUE(tokenizer->find(contents[i])) << contents[i];
+      EXPECT_EQ(detokenizer.push(*tokenizer->find(contents[i]), false), pieces[i]) << contents[i];
+    }
+    EXPECT_EQ(detokenizer.finish(), pieces.back()) << "round " << round;
+  }
+}
+
+TEST(BpeDecoderJson, EndsOfWordsAreSpacesButForTheLast) {
+  Json file = file_with_tokens({"the</w>", "ca", "t</w>", "</w>", "a</w>b"});
+  file["decoder"] = {{"type", "BPEDecoder"}};
+  expect_pieces(file, {"the</w>", "ca", "t</w>"}, {"", "the ", "ca", "t"});
+  expect_pieces(file, {"ca", "</w>"}, {"", "ca", ""});
+  expect_pieces(file, {"a</w>b", "a</w>b"}, {"", "a b", "ab"});
+  file["decoder"]["suffix"] = "t</w>";
+  expect_pieces(file, {"t</w>", "a</w>b"}, {"", " ", "a</w>b"});
+  for (const Json& wrong :
+       {Json({{"type", "BPEDecoder"}, {"suffix", ""}}),
+        Json({{"type", "Sequence"},
+              {"decoders", {{{"type", "BPEDecoder"}}, {{"type", "ByteFallback"}}}}})}) {
+    file["decoder"] = wrong;
+    EXPECT_THAT(error_of(file.dump()).message, HasSubstr("BPEDecoder"));
+  }
+}
+
+TEST(FusedJson, ReplacesInTheTextAsAWhole) {
+  Json file = file_with_tokens({"ab", "abc", "cab", "c", "xab"});
+  const auto replace = [](const std::string& from, const std::string& to) {
+    return Json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  const auto set = [&](const Json& steps) {
+    Json all = {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+    all.insert(all.end(), steps.begin(), steps.end());
+    file["decoder"] = {{"type", "Sequence"}, {"decoders", all}};
+  };
+  set({replace("abcab", "-")});
+  expect_pieces(file, {"ab", "c", "ab", "c"}, {"", "", "-", "c", ""});
+  expect_pieces(file, {"xab", "abc", "ab", "ab"}, {"x", "ab", "-", "", "ab"});
+  expect_pieces(file, {"abc", "abc", "ab"}, {"", "-c", "", "ab"});
+  set({replace("bc", "a"), replace("aa", "")});
+  expect_pieces(file, {"abc", "ab"}, {"", "", "ab"});
+  expect_pieces(file, {"ab", "c", "cab"}, {"", "", "c", "ab"});
+  const Json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
+  for (const Json& wrong : {Json::array({replace("a", "aaaaa")}),
+                            Json::array({replace("a", ""), strip}), Json(5, replace("a", "b"))}) {
+    set(wrong);
+    EXPECT_THAT(error_of(file.dump()).message, HasSubstr("decoder"));
+  }
+}
+
 TEST(AddedTokens, HonourTheirFlags) {
   Json file = byte_level_file();
   Json left = added(256, "<l>"), right = added(257, "<r>"), word = added(258, "yes");

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "text/bpe_model.h"
 #include "text/characters.h"
 #include "text/utf8.h"
 
@@ -195,6 +196,11 @@ Status run(Normalizer::Strip step, std::string_view text, std::size_t, std::stri
 
 Status run(const Normalizer::Prepend& step, std::string_view text, std::size_t, std::string& out) {
   if (!text.empty()) out.assign(step.text).append(text);
+  return {};
+}
+
+Status run(Normalizer::ByteLevel, std::string_view text, std::size_t, std::string& out) {
+  for (const char c : text) append_utf8(spelling_of_byte(static_cast<unsigned char>(c)), out);
   return {};
 }
 

@@ -43,12 +43,13 @@ class Normalizer {
   struct Prepend {
     std::string text;
   };
+  struct ByteLevel {};  // each byte becomes the character that spells it
   struct Replace {
     Pattern pattern;
     std::string content;
   };
-  using Step =
-      std::variant<Nfc, Form, StripAccents, Lowercase, Bert, Strip, Prepend, Replace, Charsmap>;
+  using Step = std::variant<Nfc, Form, StripAccents, Lowercase, Bert, Strip, Prepend, ByteLevel,
+                            Replace, Charsmap>;
 
   template <typename S>
   void add(S step) {

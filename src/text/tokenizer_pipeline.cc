@@ -108,6 +108,8 @@ Status add_normalizer(Element step, std::string_view type, const std::string& wh
     out.add(Normalizer::Form{type != "NFD", type == "NFKC"});
   } else if (type == "StripAccents") {
     out.add(Normalizer::StripAccents{});
+  } else if (type == "ByteLevel") {
+    out.add(Normalizer::ByteLevel{});
   } else if (type == "Lowercase") {
     out.add(Normalizer::Lowercase{});
   } else if (type == "BertNormalizer") {

@@ -27,6 +27,9 @@ struct ContentDecoder {
   LeadingSpace leading_space = LeadingSpace::kKept;
   std::optional<std::size_t> metaspace;  // which of `replaces` drops what it finds in a first token
 
+  std::vector<TextReplacement> text_replaces;  // behind a Fuse, in the text as a whole
+  std::string word_end;  // of a token that ends a word, and a space unless it ends the text
+
   // The tokens are words or pieces of words with spaces between them (WordPiece, or no decoder).
   struct Words {
     std::string prefix;    // of a token that continues a word; "": none does
@@ -41,6 +44,8 @@ struct ContentDecoder {
   };
   // kCorrupt when replacements make the token absurdly long.
   Result<Decoded> decode(std::string_view content, bool first = false) const;
+  // With `word_end`: of the token that ends a text.
+  std::string decode_end(std::string_view content) const;
 };
 
 // Without a decoder a file gets `byte_level`, or, for `words`, a space between tokens.

@@ -208,7 +208,8 @@ void fields(V& v, Of<V, Failed>& m) {
 template <typename V>
 void fields(V& v, Of<V, Attach>& m) {
   v(m.call, m.slice, m.model, m.name, m.directory, m.max_model_len, m.max_resident, m.alpha, m.tpot,
-    m.pinned, m.bytes, m.eos, m.mark);
+    m.pinned, m.bytes, m.eos);
+  v.one_of(m.tool_calls, text::ToolCallFormat::kMistralArgs);
 }
 template <typename V>
 void fields(V& v, Of<V, Attached>& m) {

@@ -58,7 +58,7 @@ Result<grammar::ModelTokens> HostedSlices::tokens_of(ModelId model) {
                               .tokenizer = tokens.tokenizer.get(),
                               .vocab = tokens.vocab,
                               .end = tokens.eos,
-                              .mark = tokens.mark};
+                              .marks = text::tool_call_marks(tokens.tool_calls)};
 }
 
 bool HostedSlices::stop_compiling(RequestId request, Compiling& was) {

@@ -257,7 +257,8 @@ Result<fleet::AttachedModel> HostedSlices::attach_model(const Attach& wanted,
   CAUSEWAY_ASSIGN(One* const one, at(wanted.slice));
   CAUSEWAY_TRY(check(wanted, *one));
   if (!users_.contains(wanted.model)) CAUSEWAY_TRY(adopt(wanted, region));
-  forms_.try_emplace(wanted.model, Forms{wanted.directory, wanted.eos, wanted.mark, nullptr, 0});
+  forms_.try_emplace(wanted.model,
+                     Forms{wanted.directory, wanted.eos, wanted.tool_calls, nullptr, 0});
   std::set<std::int32_t>& users = users_[wanted.model];
   const auto attached =
       one->engine->attach(entry_of(wanted), {wanted.name, wanted.directory}, wanted.pinned);

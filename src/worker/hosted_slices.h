@@ -83,7 +83,7 @@ class HostedSlices {
   struct Forms {
     std::filesystem::path directory;
     std::vector<TokenId> eos;
-    std::string mark;
+    text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
     std::unique_ptr<text::Tokenizer> tokenizer;
     std::int64_t vocab = 0;
   };

@@ -19,12 +19,13 @@
 #include "request/request.h"
 #include "schedule/rotation_policy.h"
 #include "slice/slice.h"
+#include "text/tool_calls/tool_call_format.h"
 #include "transfer/link_lease.h"
 #include "weights/expert_policy.h"
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 7;
+inline constexpr std::uint32_t kProtocol = 8;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // the first bytes of no other protocol
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -109,7 +110,7 @@ struct Attach {
   bool pinned = false;
   Bytes bytes = {};
   std::vector<TokenId> eos = {};  // tokens that end an answer with a form
-  std::string mark = {};          // the special token that begins calls, or ""
+  text::ToolCallFormat tool_calls = text::ToolCallFormat::kNone;
 };
 struct Attached {
   std::int64_t call = 0;

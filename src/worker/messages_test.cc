@@ -127,7 +127,7 @@ std::vector<Message> one_of_each() {
              true,
              mib(2),
              {5, 6},
-             "[CALL]"},
+             text::ToolCallFormat::kMistralArgs},
       Attached{4, {}, mib(1), millis(2)},
       Attached{5, Error{ErrorCode::kCorrupt, "x"}, {}, {}},
       Detach{6, 1, ModelId(3), seconds(2)},

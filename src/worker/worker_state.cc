@@ -159,7 +159,7 @@ Result<fleet::AttachedModel> Worker::State::attach(std::int32_t slice,
                       .pinned = pinned,
                       .bytes = home->bytes(),
                       .eos = entry.eos,
-                      .mark = std::string(text::tool_call_mark(entry.tool_calls))};
+                      .tool_calls = entry.tool_calls};
   one.attaching = entry.id;
   const auto answer =
       call(lock, number, wanted, home_.memory.file_descriptor(region), options_.attach_max);

@@ -129,8 +129,8 @@ class Admin(ModelsFolder):
             server.complete("c", PROMPT, max_tokens=1)  # a request wakes its model
             self.assertEqual(server.admin("/is_sleeping"), (200, {"is_sleeping": False}))
             self.refused(server, 400, "/sleep?level=7")
-            self.assertIn("wait or abort",
-                          self.refused(server, 400, "/sleep?mode=keep")["message"])
+            self.assertIn("wait, abort or keep",
+                          self.refused(server, 400, "/sleep?mode=pause")["message"])
             self.refused(server, 400, "/wake_up?tags=all")
 
     def long_answer(self, server, into):
@@ -152,6 +152,36 @@ class Admin(ModelsFolder):
             thread.join(120)
             self.assertEqual(answers[0][0], 200, answers)
             self.assertEqual(answers[0][1]["usage"]["completion_tokens"], 1500)
+
+    def test_sleep_that_keeps_requests(self):
+        """Those that run go on behind their output with the answer that they would have had; new
+        ones wait."""
+        with self.serve() as server:
+            body = {"model": "a", "prompt": PROMPT, "max_tokens": 400, "ignore_eos": True,
+                    "temperature": 0.8, "seed": 5, "logprobs": 1}
+            status, expected = server.request("/v1/completions", body)
+            self.assertEqual(status, 200, expected)
+            for level in (0, 1, 2):
+                answers = []
+                threads = [threading.Thread(
+                    target=lambda: answers.append(server.request("/v1/completions", body)))
+                           for _ in range(3)]
+                for thread in threads[:2]:
+                    thread.start()
+                self.until(lambda: self.states(server)["a"] == "active")
+                slept = self.done(server, f"/sleep?level={level}&mode=keep")
+                self.assertEqual(slept, {"is_sleeping": True, "loaded": ["a"] if level == 0 else []})
+                threads[2].start()
+                threads[2].join(0.3)
+                self.assertEqual(answers, [], "all wait")
+                self.done(server, "/wake_up")
+                for thread in threads:
+                    thread.join(120)
+                for status, answer in answers:
+                    self.assertEqual(status, 200, answer)
+                    self.assertEqual(answer["choices"][0]["text"], expected["choices"][0]["text"])
+                    self.assertEqual(answer["usage"]["completion_tokens"], 400)
+                self.assertEqual(server.admin("/is_sleeping"), (200, {"is_sleeping": False}))
 
     def test_sleep_that_ends_requests(self):
         with self.serve() as server:

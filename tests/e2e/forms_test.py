@@ -27,6 +27,7 @@ TEMPLATE = ("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in m
 TOOLS = [{"type": "function", "function": {"name": "paint", "parameters": {
     "type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}}},
          {"type": "function", "function": {"name": "stop"}}]
+MISTRAL_TEMPLATE = TEMPLATE.replace("<tool_call>", "[TOOL_CALLS]")
 STRICT_TOOLS = [{"type": "function", "function": {**tool["function"], "strict": True}}
                 for tool in TOOLS]
 # What calls of them say.
@@ -282,6 +283,81 @@ class Forms(unittest.TestCase):
                                b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 time.sleep(0.1)
         self.assertEqual(self.complete(guided_regex="abc"), "abc")
+
+
+@unittest.skipUnless("XGrammar: on" in run_causeway("--version").stdout, "built without XGrammar")
+class MistralCalls(unittest.TestCase):
+    """Calls with a mark of their own behind the name, of a model that has both marks as tokens."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        model = make_model(Path(cls.folder.name) / "model")
+        name_token(model, "[TOOL_CALLS]")
+        name_token(model, "[ARGS]", instead_of="<|start_header_id|>")
+        (model / "chat_template.jinja").write_text(MISTRAL_TEMPLATE)
+        cls.server = PatientServer(model, "--served-model-name", "m", *TINY_MEMORY)
+        cls.server.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+        cls.folder.cleanup()
+
+    def token(self, text):
+        _, answer = self.server.request("/tokenize", {
+            "model": "m", "prompt": text, "add_special_tokens": False})
+        self.assertEqual(answer["count"], 1, answer)
+        return answer["tokens"][0]
+
+    def calls(self, **more):
+        """Of an answer that had room for its end, else none. Each has a tool's form."""
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "temperature": 1.0,
+                "tools": STRICT_TOOLS, "max_tokens": 400, **more}
+        status, answer = self.server.request("/v1/chat/completions", body)
+        self.assertEqual(status, 200, answer)
+        choice = answer["choices"][0]
+        made = [call["function"] for call in choice["message"].get("tool_calls") or []]
+        pieces = {}
+        for event in self.server.stream("/v1/chat/completions", body):
+            for delta in event["choices"][0]["delta"].get("tool_calls", []):
+                call = pieces.setdefault(delta["index"], {"name": "", "arguments": ""})
+                for part, text in delta["function"].items():
+                    call[part] += text
+        if choice["finish_reason"] == "length":
+            return []
+        self.assertEqual(list(pieces.values()), made)
+        for call in made:
+            self.assertIn((call["name"], *json.loads(call["arguments"]).items()), CALLS)
+        return made
+
+    def test_forced(self):
+        several = 0
+        for seed in range(6):
+            several += len(self.calls(seed=seed, tool_choice="required")) > 1
+            one = self.calls(seed=seed, tool_choice="required", parallel_tool_calls=False)
+            self.assertLessEqual(len(one), 1)
+        self.assertGreater(several, 0)
+        named = {"type": "function", "function": {"name": "paint"}}
+        self.assertIn([call["name"] for call in self.calls(tool_choice=named)], (["paint"], []))
+
+    def test_in_free_text(self):
+        likes = {str(self.token("[TOOL_CALLS]")): 100}
+        made = [self.calls(seed=seed, logit_bias=likes, parallel_tool_calls=False)
+                for seed in range(6)]
+        self.assertGreater(sum(map(len, made)), 2)
+
+    def test_its_second_mark_is_a_token(self):
+        """That is special, and stays in the text that the parser reads."""
+        status, answer = self.server.request("/v1/chat/completions", {
+            "model": "m", "messages": [{"role": "user", "content": "x"}], "temperature": 1.0,
+            "tools": STRICT_TOOLS, "max_tokens": 400, "tool_choice": "required", "seed": 1,
+            "return_token_ids": True, "parallel_tool_calls": False,
+            "logit_bias": {str(self.token(mark)): 100 for mark in ("[TOOL_CALLS]", "[ARGS]")}})
+        self.assertEqual(status, 200, answer)
+        choice = answer["choices"][0]
+        self.assertIn(self.token("[ARGS]"), choice["token_ids"])
+        self.assertEqual(len(choice["message"]["tool_calls"]), 1)
 
 
 class FormsInWorkers(Forms):

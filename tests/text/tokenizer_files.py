@@ -189,5 +189,26 @@ def affixed_bpe(texts, prefix, suffix, byte_fallback):
                continuing_subword_prefix=prefix or None, end_of_word_suffix=suffix or None)
 
 
+def spelt_bpe(texts):
+    """Merges of characters that spell bytes, as they stand in texts."""
+    letters = spelling_of_bytes()
+    vocab = dict.fromkeys(letters)
+    merges = {}
+    for piece in pieces(texts, 300, " "):
+        spelt = [letters[byte] for byte in piece.encode()]
+        while len(spelt) > 1 and spelt[0] + spelt[1] not in vocab:
+            merges.setdefault((spelt[0], spelt[1]))
+            vocab.setdefault(spelt[0] + spelt[1])
+            spelt[:2] = [spelt[0] + spelt[1]]
+    return bpe(vocab, [list(pair) for pair in merges])
+
+
+def spelling_of_bytes():
+    """The character that spells each byte: printable ones themselves, the others from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    spare = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(spare)) for byte in range(256)]
+
+
 def sequence(kind, *steps):
     return {"type": "Sequence", kind: list(steps)}

@@ -102,10 +102,23 @@ def bpe_files(texts):
     for step in normalizers(texts):
         yield step["type"], files.tokenizer(files.bpe(files.BYTES, byte_fallback=True), step,
                                             decoder=fallback)
+    spelt = {"type": "ByteLevel"}
+    for step in (spelt, files.sequence("normalizers", {"type": "NFC"}, spelt)):
+        for pre_tokenizer in (None, {"type": "Split", "pattern": {"String": "\u0120"}, "behavior": "MergedWithNext",
+                                     "invert": False}):
+            yield "ByteLevel normalizer", files.tokenizer(files.spelt_bpe(texts), step, pre_tokenizer, None, BYTE_LEVEL)
+    for replaced in (("the", "THE"), ("aa", "b"), ("e\u0301", "\u00e9"), (" ", "  "), ("a b", "")):
+        steps = [{"type": "ByteFallback"}, fuse, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+        steps += [{"type": "Replace", "pattern": {"String": one}, "content": other}
+                  for one, other in (replaced, ("b", "ab"))]
+        yield "Replace behind Fuse", files.tokenizer(files.bpe(files.BYTES, byte_fallback=True), None, None, None,
+                                                     files.sequence("decoders", *steps))
     for prefix, suffix in (("", "</w>"), ("##", ""), ("##", "</w>")):
         for byte_fallback in (False, True):
             model = files.affixed_bpe(texts, prefix, suffix, byte_fallback)
             yield "affixes", files.tokenizer(model, None, SPLIT, None, fuse)
+            if suffix:
+                yield "BPEDecoder", files.tokenizer(model, None, SPLIT, None, {"type": "BPEDecoder", "suffix": suffix})
         yield "affixes and ByteLevel", files.tokenizer(files.affixed_bpe(texts, prefix, suffix, False),
                                                        None, BYTE_LEVEL, None, fuse)
 

@@ -18,16 +18,21 @@ struct Told {
   request::MaskState state = request::MaskState::kReady;
   std::vector<TokenId> begun, tokens;
   int waits = 0;
+  bool free = false;  // every token may come: the mask is empty
+  bool none = false;  // no token may: no bit of the mask is set
 };
 
 class ToldMatcher final : public request::TokenMatcher {
  public:
-  explicit ToldMatcher(Told& told) : told_(told), mask_((2000 + 31) / 32, 0) {}
+  explicit ToldMatcher(Told& told) : told_(told), mask_((2000 + 31) / 32, 0), none_(mask_) {}
   request::MaskState wait(Nanos) override {
     ++told_.waits;
     return told_.state;
   }
-  std::span<const std::uint32_t> mask() const override { return mask_; }
+  std::span<const std::uint32_t> mask() const override {
+    if (told_.free) return {};
+    return told_.none ? none_ : mask_;
+  }
   void advance(TokenId token) override {
     told_.tokens.push_back(token);
     mask_[0] = static_cast<std::uint32_t>(told_.tokens.size());
@@ -36,6 +41,7 @@ class ToldMatcher final : public request::TokenMatcher {
  private:
   Told& told_;
   std::vector<std::uint32_t> mask_;
+  const std::vector<std::uint32_t> none_;
 };
 
 class ToldConstraint final : public request::Constraint {

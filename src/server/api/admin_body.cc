@@ -55,23 +55,26 @@ MaybeError parse_admin_body(std::string_view body, const ApiLimits& limits, bool
   return fields.error();
 }
 
-MaybeError parse_sleep_query(std::string_view query, bool& keeps_home, fleet::SleepMode& mode) {
+MaybeError parse_sleep_query(std::string_view query, SleepQuery& out) {
   Parameters parameters;
   if (auto error = parse_query(query, parameters)) return error;
-  keeps_home = true;
-  mode = fleet::SleepMode::kIdle;
+  out = SleepQuery();
   for (const auto& [name, value] : parameters) {
     if (name == "mode") {
-      if (value != "wait" && value != "abort") {
-        return bad_parameter(name,
-                             "must be wait or abort; requests cannot be kept, to go on later");
+      if (value != "wait" && value != "abort" && value != "keep") {
+        return bad_parameter(name, "must be wait, abort or keep");
       }
-      mode = value == "wait" ? fleet::SleepMode::kWait : fleet::SleepMode::kAbort;
+      out.keeps = value == "keep";
+      out.mode = value == "abort"  ? fleet::SleepMode::kAbort
+                 : value == "wait" ? fleet::SleepMode::kWait
+                                   : fleet::SleepMode::kIdle;
       continue;
     }
     if (name != "level") return unknown_parameter(name);
-    if (value != "1" && value != "2") return bad_parameter(name, "must be 1 or 2");
-    keeps_home = value == "1";
+    if (value != "0" && value != "1" && value != "2") {
+      return bad_parameter(name, "must be 0, 1 or 2");
+    }
+    out.level = value[0] - '0';
   }
   return std::nullopt;
 }
@@ -81,8 +84,8 @@ MaybeError parse_wake_query(std::string_view query) {
   if (auto error = parse_query(query, parameters)) return error;
   for (const auto& [name, value] : parameters) {
     if (name != "tags") return unknown_parameter(name);
-    if (value != "weights" && value != "kv_cache") {
-      return bad_parameter(name, "must be weights or kv_cache");
+    if (value != "weights" && value != "kv_cache" && value != "scheduling") {
+      return bad_parameter(name, "must be weights, kv_cache or scheduling");
     }
   }
   return std::nullopt;

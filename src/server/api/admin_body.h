@@ -20,12 +20,18 @@ struct AdminBody {
 MaybeError parse_admin_body(std::string_view body, const ApiLimits& limits, bool may_wait,
                             AdminBody& out);
 
-// Reads the query of /sleep, as vLLM has it. level=1 (the default): weights stay in host memory;
-// level=2: they do not. mode=wait or abort, of requests; without it models that have some stay
-// awake. vLLM's third mode, keep, freezes requests, which nothing here does.
-MaybeError parse_sleep_query(std::string_view query, bool& keeps_home, fleet::SleepMode& mode);
-// Reads the query of /wake_up: tags=weights and tags=kv_cache, each any number of times. All is
-// woken whatever they say.
+// The query of /sleep, as vLLM has it.
+struct SleepQuery {
+  // level=0: models stay where they are, and requests wait; 1 (the default): weights stay in host
+  // memory; 2: they do not.
+  int level = 1;
+  // mode=wait or abort, of requests; without it models that have some stay awake.
+  fleet::SleepMode mode = fleet::SleepMode::kIdle;
+  bool keeps = false;  // mode=keep: requests go on after /wake_up
+};
+MaybeError parse_sleep_query(std::string_view query, SleepQuery& out);
+// Reads the query of /wake_up: tags=weights, kv_cache and scheduling, each any number of times. All
+// is woken whatever they say.
 MaybeError parse_wake_query(std::string_view query);
 // Reads the query of /health: deep=1 or 0. Other parameters are left alone, as probes send what
 // they like.

@@ -15,7 +15,8 @@ namespace causeway::server {
 namespace {
 
 const std::vector<std::string> kBodies = {R"({"model": "m"})", R"({"model": "m", "wait": false})"};
-const std::vector<std::string> kSleeps = {"level=1", "level=2&mode=abort", "mode=wait"};
+const std::vector<std::string> kSleeps = {"level=1", "level=2&mode=abort", "level=0&mode=keep",
+                                          "mode=wait"};
 const std::vector<std::string> kWakes = {"tags=weights", "tags=weights&tags=kv_cache"};
 const std::vector<std::string> kHealths = {"deep=1", "deep=false"};
 const std::vector<std::string> kSites = {
@@ -62,9 +63,9 @@ void fuzz(std::uint8_t which, std::string_view input) {
   const std::string text = text_of(which % 6, input);
   AdminBody body;
   bool flag = false;
-  fleet::SleepMode mode{};
+  SleepQuery sleep;
   switch (which % 6) {
-    case 0: return check(parse_sleep_query(text, flag, mode));
+    case 0: return check(parse_sleep_query(text, sleep));
     case 1: return check(parse_wake_query(text));
     case 2: return check(parse_health_query(text, flag));
     case 5: return fuzz_site(text);

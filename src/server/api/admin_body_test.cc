@@ -39,31 +39,31 @@ TEST(AdminBody, BadOnesAreNamed) {
 
 TEST(AdminQuery, LevelsAndModesOfSleep) {
   using fleet::SleepMode;
-  bool keeps_home = false;
-  SleepMode mode = SleepMode::kAbort;
-  ASSERT_FALSE(parse_sleep_query("", keeps_home, mode));
-  EXPECT_TRUE(keeps_home);
-  EXPECT_EQ(mode, SleepMode::kIdle);
-  ASSERT_FALSE(parse_sleep_query("level=2&mode=abort", keeps_home, mode));
-  EXPECT_FALSE(keeps_home);
-  EXPECT_EQ(mode, SleepMode::kAbort);
-  ASSERT_FALSE(parse_sleep_query("mode=wait&level=1", keeps_home, mode));
-  EXPECT_TRUE(keeps_home);
-  EXPECT_EQ(mode, SleepMode::kWait);
-  for (const auto bad : {"level=0", "level=3", "level=", "level", "level=01", "mode=", "mode=idle",
+  SleepQuery asked{.level = 0, .mode = SleepMode::kAbort, .keeps = true};
+  const auto reads = [&](std::string_view query) {
+    const MaybeError error = parse_sleep_query(query, asked);
+    EXPECT_FALSE(error) << query;
+    return std::tuple(asked.level, asked.mode, asked.keeps);
+  };
+  EXPECT_EQ(reads(""), std::tuple(1, SleepMode::kIdle, false));
+  EXPECT_EQ(reads("level=2&mode=abort"), std::tuple(2, SleepMode::kAbort, false));
+  EXPECT_EQ(reads("mode=wait&level=1"), std::tuple(1, SleepMode::kWait, false));
+  EXPECT_EQ(reads("level=0"), std::tuple(0, SleepMode::kIdle, false));
+  EXPECT_EQ(reads("mode=keep"), std::tuple(1, SleepMode::kIdle, true));
+  for (const auto bad : {"level=-1", "level=3", "level=", "level", "level=01", "mode=", "mode=idle",
                          "mode=Abort", "pause=1", "%"}) {
-    const MaybeError error = parse_sleep_query(bad, keeps_home, mode);
+    const MaybeError error = parse_sleep_query(bad, asked);
     ASSERT_TRUE(error) << bad;
     EXPECT_EQ(error->status, 400) << bad;
   }
-  const MaybeError keep = parse_sleep_query("mode=keep", keeps_home, mode);
-  EXPECT_EQ(keep->param, "mode");
-  EXPECT_THAT(keep->message, HasSubstr("wait or abort"));
+  const MaybeError idle = parse_sleep_query("mode=idle", asked);
+  EXPECT_EQ(idle->param, "mode");
+  EXPECT_THAT(idle->message, HasSubstr("wait, abort or keep"));
 }
 
 TEST(AdminQuery, TagsOfWaking) {
   EXPECT_FALSE(parse_wake_query(""));
-  EXPECT_FALSE(parse_wake_query("tags=weights&tags=kv_cache"));
+  EXPECT_FALSE(parse_wake_query("tags=weights&tags=kv_cache&tags=scheduling"));
   EXPECT_EQ(parse_wake_query("tags=everything")->param, "tags");
   EXPECT_EQ(parse_wake_query("level=1")->param, "level");
 }

@@ -12,7 +12,9 @@ namespace causeway::server {
 std::string call_id(std::uint64_t seed, int call, text::ToolCallFormat format) {
   static constexpr std::string_view kSigns =
       "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  std::string out = format == text::ToolCallFormat::kMistral ? "" : "call_";
+  const bool mistral =
+      format == text::ToolCallFormat::kMistral || format == text::ToolCallFormat::kMistralArgs;
+  std::string out = mistral ? "" : "call_";
   std::uint64_t bits = mix64(mix64(seed) + static_cast<std::uint64_t>(call));
   for (int i = 0; i < 9; ++i) {
     out += kSigns[bits % kSigns.size()];

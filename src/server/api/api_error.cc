@@ -68,6 +68,13 @@ ApiError draining() {
   return error;
 }
 
+ApiError cancelled_by_server() {
+  ApiError error = draining();
+  error.message = "the request was cancelled by the server";
+  error.code = "cancelled";
+  return error;
+}
+
 ApiError conflict(std::string message) {
   ApiError error = bad_request(std::move(message), {}, "conflict");
   error.status = 409;

@@ -29,6 +29,7 @@ ApiError unauthorised();
 ApiError body_too_large(std::size_t bytes_max);
 ApiError queue_full(std::string message);
 ApiError draining();
+ApiError cancelled_by_server();
 ApiError device_hung();
 ApiError device_lost(std::string why);
 ApiError conflict(std::string message);

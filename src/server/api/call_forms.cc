@@ -14,9 +14,10 @@ using Json = nlohmann::ordered_json;
 struct Frame {
   std::string mark;        // before a call, or the list of them
   std::string begin, end;  // of a call, behind the mark
-  std::string arguments;   // the name of their member
-  std::string separator;   // between calls
+  std::string arguments;   // the name of their member, or the mark between name and arguments
+  std::string separator;   // between calls; empty: the mark
   bool listed = false;     // calls stand in one list, in brackets
+  bool bare_name = false;  // a call is its name, the mark `arguments` and these
   std::string bare = {};   // how an answer begins that is a call without a mark
 };
 
@@ -44,6 +45,13 @@ Frame frame_of(text::ToolCallFormat format) {
               .arguments = "arguments",
               .separator = ", ",
               .listed = true};
+    case text::ToolCallFormat::kMistralArgs:
+      return {.mark = mark,
+              .begin = "",
+              .end = "",
+              .arguments = "[ARGS]",
+              .separator = "",
+              .bare_name = true};
   }
   CAUSEWAY_CHECK(false, "no grammar for a format that is not known");
   return {};
@@ -69,6 +77,7 @@ Json schema_of(const Json& function) {
 
 // A call of this tool, up to its arguments.
 std::string begin_of(const Json& function, const Frame& frame) {
+  if (frame.bare_name) return function["name"].get<std::string>() + frame.arguments;
   return frame.begin + "{\"name\": " + json_text(function["name"]) + ", \"" + frame.arguments +
          "\": ";
 }
@@ -76,13 +85,13 @@ std::string begin_of(const Json& function, const Frame& frame) {
 // One call, which begins so.
 Json call_of(const std::string& begin, const Frame& frame, Json schema) {
   return tag(begin, Json{{"type", "json_schema"}, {"json_schema", std::move(schema)}},
-             "}" + frame.end);
+             frame.bare_name ? "" : "}" + frame.end);
 }
 
 Json separated(Json calls, const Frame& frame, bool one) {
   return Json{{"type", "tags_with_separator"},
               {"tags", std::move(calls)},
-              {"separator", frame.separator},
+              {"separator", frame.separator.empty() ? frame.mark : frame.separator},
               {"at_least_one", true},
               {"stop_after_first", one}};
 }
@@ -103,8 +112,10 @@ std::string structural_tag(Json format) {
 request::ConstraintText forced_calls(text::ToolCallFormat format, const Json& tools,
                                      const std::string& name, bool one) {
   const Frame frame = frame_of(format);
-  // Where a call may do without the mark, it does.
-  const bool marked = !frame.listed && frame.bare.empty();
+  // One mark stands before a list, and before calls that marks part; where a call may do without
+  // the mark, it does.
+  const bool led = frame.listed || frame.separator.empty();
+  const bool marked = !led && frame.bare.empty();
   Json calls = Json::array();
   for (const Json& tool : tools) {
     const Json& function = tool["function"];
@@ -114,10 +125,9 @@ request::ConstraintText forced_calls(text::ToolCallFormat format, const Json& to
   }
   // A named tool is called once, as the API has it.
   const bool single = one || !name.empty();
-  Json all =
-      frame.listed
-          ? sequence(Json::array({literal(frame.mark), list_of(std::move(calls), frame, single)}))
-          : separated(std::move(calls), frame, single);
+  Json all = frame.listed ? list_of(std::move(calls), frame, single)
+                          : separated(std::move(calls), frame, single);
+  if (led) all = sequence(Json::array({literal(frame.mark), std::move(all)}));
   return {request::ConstraintKind::kStructuralTag, structural_tag(std::move(all))};
 }
 

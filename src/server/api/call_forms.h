@@ -15,7 +15,7 @@ namespace causeway::server {
 
 // What the parser of the same format (text::ToolCallParser) reads back. `tools`: validated, at
 // least one; `name`: the one to call, or empty: any; `one`: a single call. The format is a known
-// one. The arguments keep to the tool's schema, strict or not.
+// one, and can name the tools. The arguments keep to the tool's schema, strict or not.
 request::ConstraintText forced_calls(text::ToolCallFormat format,
                                      const nlohmann::ordered_json& tools, const std::string& name,
                                      bool one);

@@ -44,7 +44,7 @@ class ForcedCalls : public ::testing::Test {
                        .tokenizer = entry->tokenizer.get(),
                        .vocab = entry->vocab,
                        .end = entry->eos,
-                       .mark = text::tool_call_mark(format)},
+                       .marks = text::tool_call_marks(format)},
                       forced_calls(format, Json::parse(kTools), name, one),
                       [&](const grammar::Compiler::Outcome& outcome) { done.set_value(outcome); });
     const auto outcome = done.get_future().get();
@@ -95,8 +95,8 @@ class ForcedCalls : public ::testing::Test {
 
 TEST_F(ForcedCalls, AreReadBackInEveryFormat) {
   Random random(8);
-  for (const auto format :
-       {ToolCallFormat::kHermes, ToolCallFormat::kLlama3Json, ToolCallFormat::kMistral}) {
+  for (const auto format : {ToolCallFormat::kHermes, ToolCallFormat::kLlama3Json,
+                            ToolCallFormat::kMistral, ToolCallFormat::kMistralArgs}) {
     std::size_t most = 0;
     for (int i = 0; i < 12; ++i) {
       const auto made = calls(format, "", false, random);
@@ -115,8 +115,8 @@ TEST_F(ForcedCalls, AreReadBackInEveryFormat) {
 
 TEST_F(ForcedCalls, AModelThatLikesBlanksComesToAnEnd) {
   Random random(10);
-  for (const auto format :
-       {ToolCallFormat::kHermes, ToolCallFormat::kLlama3Json, ToolCallFormat::kMistral}) {
+  for (const auto format : {ToolCallFormat::kHermes, ToolCallFormat::kLlama3Json,
+                            ToolCallFormat::kMistral, ToolCallFormat::kMistralArgs}) {
     const auto made = calls(format, "on\"e", false, random, Taste::kBlanks);
     ASSERT_EQ(made.size(), 1u);
     EXPECT_TRUE(made[0].second["n"].is_number()) << text_;
@@ -134,6 +134,7 @@ TEST_F(ForcedCalls, ANamedToolIsCalledOnce) {
     EXPECT_EQ(made[0].second, Json::object()) << "it has no parameters";
   }
   EXPECT_EQ(calls(ToolCallFormat::kMistral, "", true, random).size(), 1u);
+  EXPECT_EQ(calls(ToolCallFormat::kMistralArgs, "", true, random).size(), 1u);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "server/api/choice.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/api/json_write.h"
@@ -31,9 +32,10 @@ Choice::Choice(const text::Tokenizer& tokenizer, const GenerationRequest& asked,
                                         .name_first = asked.fences_calls()};
   if (asked.stream) options.pieces = text::ToolCallParser::Pieces::kAsTheyCome;
   if (!asked.parallel_tool_calls) options.calls_max = 1;
-  const auto mark = tokenizer.find(text::tool_call_mark(formats.tool_calls));
-  tools_ = std::make_unique<Tools>(
-      Tools{.parser = text::ToolCallParser(options), .mark = mark.value_or(-1)});
+  tools_ = std::make_unique<Tools>(Tools{.parser = text::ToolCallParser(options)});
+  for (const std::string_view mark : text::tool_call_marks(formats.tool_calls)) {
+    if (const auto token = tokenizer.find(mark)) tools_->marks.push_back(*token);
+  }
 }
 
 std::string Choice::take_reasoning() {
@@ -75,7 +77,8 @@ void Choice::take_parsed() {
 }
 
 bool Choice::is_mark(TokenId token) const {
-  return (tools_ && token == tools_->mark) ||
+  return (tools_ &&
+          std::find(tools_->marks.begin(), tools_->marks.end(), token) != tools_->marks.end()) ||
          (thinking_ && (token == thinking_->open || token == thinking_->close));
 }
 

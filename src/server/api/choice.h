@@ -84,7 +84,7 @@ class Choice {
   // For a request with tools: the parser that takes calls out of the text.
   struct Tools {
     text::ToolCallParser parser;
-    TokenId mark = -1;  // begins calls, and is part of the text even if it is a special token
+    std::vector<TokenId> marks = {};  // of calls: part of the text even if they are special tokens
     std::vector<text::ToolCallDelta> calls = {};  // calls for the answer
   };
 

@@ -2,6 +2,7 @@
 // byte, and that the parser of the family reads it back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +21,7 @@ using Json = nlohmann::ordered_json;
 using text::ToolCallFormat;
 
 constexpr auto kFormats = {ToolCallFormat::kHermes, ToolCallFormat::kLlama3Json,
-                           ToolCallFormat::kMistral};
+                           ToolCallFormat::kMistral, ToolCallFormat::kMistralArgs};
 // The first is strict, the second is not.
 const char* const kTools = R"([
   {"type":"function","function":{"name":"paint","parameters":{"type":"object",
@@ -33,6 +34,7 @@ const std::string kPaint = R"({"colour": "red", "coats": 2})";
 // One call as the family writes it, alone in its list.
 std::string call_text(ToolCallFormat format, const std::string& name, const std::string& arguments,
                       bool marked = true) {
+  if (format == ToolCallFormat::kMistralArgs) return "[TOOL_CALLS]" + name + "[ARGS]" + arguments;
   const std::string member = format == ToolCallFormat::kLlama3Json ? "parameters" : "arguments";
   const std::string call = "{\"name\": \"" + name + "\", \"" + member + "\": " + arguments + "}";
   if (format == ToolCallFormat::kHermes) return "<tool_call>\n" + call + "\n</tool_call>";
@@ -67,7 +69,7 @@ class FencedCalls : public ::testing::Test {
                        .tokenizer = entry_->tokenizer.get(),
                        .vocab = entry_->vocab,
                        .end = entry_->eos,
-                       .mark = text::tool_call_mark(format)},
+                       .marks = text::tool_call_marks(format)},
                       grammar::to_constraint(calls),
                       [&](const grammar::Compiler::Outcome& outcome) { done.set_value(outcome); });
     const auto outcome = done.get_future().get();
@@ -140,7 +142,9 @@ TEST_F(FencedCalls, CallsAreAsTheirToolsSay) {
       EXPECT_NE(refused(*constraint, call_text(format, "paint", arguments)), "") << arguments;
     }
     EXPECT_NE(refused(*constraint, call_text(format, "note", "[]")), "") << "not an object";
-    EXPECT_NE(refused(*constraint, call_text(format, "note", "{}").substr(0, 30)), "")
+    const std::string whole = call_text(format, "note", "{}");
+    const std::size_t part = std::min<std::size_t>(30, whole.size() - 1);
+    EXPECT_NE(refused(*constraint, whole.substr(0, part)), "")
         << "a call that was begun does not end";
   }
 }
@@ -158,6 +162,11 @@ TEST_F(FencedCalls, AreRefusedTokenByToken) {
   EXPECT_EQ(refused(*mistral, "[TOOL_CALLS]  ["), "behind [TOOL_CALLS] ");
   EXPECT_EQ(refused(*mistral, "[TOOL_CALLS][{\"name\": \"note\", \"arguments\": {}}x"),
             "behind [TOOL_CALLS][{\"name\": \"note\", \"arguments\": {}}");
+  const auto bare = compile(ToolCallFormat::kMistralArgs, {});
+  EXPECT_EQ(refused(*bare, "a [TOOL_CALLS] note"), "behind a [TOOL_CALLS]");
+  EXPECT_EQ(refused(*bare, "[TOOL_CALLS]notes"), "behind [TOOL_CALLS]note");
+  EXPECT_EQ(refused(*bare, "[TOOL_CALLS]note[ARGS]{}x [TOOL_CALLS]x"),
+            "behind [TOOL_CALLS]note[ARGS]{}x [TOOL_CALLS]");
 }
 
 TEST_F(FencedCalls, ALlamaCallNeedsNoMarkAtTheStart) {
@@ -227,8 +236,8 @@ TEST_F(FencedCalls, AnAnswerGoesOnBehindItsOutput) {
 TEST_F(FencedCalls, WhateverIsWrittenCallsAreReadBack) {
   Random random(12);
   int told = 0;
-  for (int round = 0; round < 60; ++round) {
-    const auto format = *(kFormats.begin() + round % 3);
+  for (int round = 0; round < 80; ++round) {
+    const auto format = *(kFormats.begin() + round % 4);
     const bool bare = format == ToolCallFormat::kLlama3Json && random.chance(0.5);
     const auto constraint = compile(format, {});
     const auto matcher = constraint->begin({});

@@ -32,6 +32,18 @@ MaybeError encode(const fleet::CatalogueEntry& model, std::string_view text, boo
   return {};
 }
 
+// A call in a form without quotes cannot name every tool.
+MaybeError check_names(const GenerationRequest& asked, const fleet::CatalogueEntry& model) {
+  for (const auto& tool : asked.chat->tools) {
+    const auto& name = tool["function"]["name"].get_ref<const std::string&>();
+    if (text::can_name_tool(model.tool_calls, name)) continue;
+    return bad_request("`tools`: a call of `" + model.name + "` cannot name `" + name +
+                           "`; leave blanks, control characters and `[` out of the name",
+                       "tools");
+  }
+  return {};
+}
+
 // A request with tools is refused when the template would not show them to the model, or when the
 // form of the model's calls is not known.
 MaybeError check_tools(const GenerationRequest& asked, const text::ChatTemplate& chat_template,
@@ -45,7 +57,7 @@ MaybeError check_tools(const GenerationRequest& asked, const text::ChatTemplate&
                            "takes them (--chat-template)",
                        "tools");
   }
-  if (model.tool_calls != text::ToolCallFormat::kNone) return {};
+  if (model.tool_calls != text::ToolCallFormat::kNone) return check_names(asked, model);
   return bad_request("how `" + model.name +
                          "` writes calls of tools is not known; give the server "
                          "--tool-call-parser",

@@ -2,6 +2,7 @@
 // changes of bodies that are well formed (edited_file.h). What is accepted is what templates read,
 // and a call that is forced is read back by the parser of its format, whatever its tool is called.
 // The first byte picks endpoint and format.
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -41,27 +42,17 @@ const std::vector<std::string> kResponses = {
  "output": "r"}]})",
     R"({"model": "m", "tool_choice": {"type": "function", "name": "f"}, "input": "a", "tools":
  [{"type": "function", "name": "f"}, {"type": "function", "name": "g", "description": "d"}]})"};
-constexpr std::string_view kWords[] = {"none",
-                                       "required",
-                                       "auto",
-                                       "allowed_tools",
-                                       "strict",
-                                       "arguments",
-                                       "function",
-                                       "name",
-                                       "parameters",
-                                       "$defs",
-                                       "$ref",
-                                       "type",
-                                       "object",
-                                       "additionalProperties",
-                                       "web_search",
-                                       "custom",
-                                       "\\\"",
-                                       "\\u0001\\u0002\\u0003",
-                                       "</tool_call>",
-                                       "[TOOL_CALLS]",
-                                       "\xC3\xA9\xF0\x9F\x91\x8B"};
+constexpr std::string_view kWords[] = {"none",         "required",
+                                       "auto",         "allowed_tools",
+                                       "strict",       "arguments",
+                                       "function",     "name",
+                                       "parameters",   "$defs",
+                                       "$ref",         "type",
+                                       "object",       "additionalProperties",
+                                       "web_search",   "custom",
+                                       "\\\"",         "\\u0001\\u0002\\u0003",
+                                       "</tool_call>", "[TOOL_CALLS]",
+                                       "[ARGS]",       "\xC3\xA9\xF0\x9F\x91\x8B"};
 
 // The first tag below `value` that stands around the arguments of a call; others stand around lists
 // of calls.
@@ -77,6 +68,13 @@ const Json* find_call(const Json& value) {
   return nullptr;
 }
 
+bool can_name_all(const GenerationRequest& asked, ToolCallFormat format) {
+  const Json& tools = asked.chat->tools;
+  return std::all_of(tools.begin(), tools.end(), [&](const Json& tool) {
+    return text::can_name_tool(format, tool["function"]["name"].get_ref<const std::string&>());
+  });
+}
+
 // A model that keeps to the form calls the first tool that it may.
 void check_forced(const GenerationRequest& asked, ToolCallFormat format) {
   const auto form = forced_calls(format, asked.chat->tools, asked.forced_tool, true);
@@ -86,6 +84,7 @@ void check_forced(const GenerationRequest& asked, ToolCallFormat format) {
   const Json* call = find_call(tree);
   CAUSEWAY_CHECK(call != nullptr);
   std::string text = (*call)["begin"].get<std::string>() + "{}" + (*call)["end"].get<std::string>();
+  if (format == ToolCallFormat::kMistralArgs) text = "[TOOL_CALLS]" + text;
   if (format == ToolCallFormat::kMistral) text = "[TOOL_CALLS] [" + text + "]";
   text::ToolCallParser parser({.format = format});
   parser.push(text);
@@ -126,7 +125,7 @@ void fuzz(Endpoint endpoint, ToolCallFormat format, std::string_view input) {
   for (const Json& tool : asked.chat->tools) {
     CAUSEWAY_CHECK(tool["type"] == "function" && tool["function"]["name"].is_string());
   }
-  if (asked.forces_call) check_forced(asked, format);
+  if (asked.forces_call && can_name_all(asked, format)) check_forced(asked, format);
 }
 
 }  // namespace
@@ -135,7 +134,7 @@ void fuzz(Endpoint endpoint, ToolCallFormat format, std::string_view input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace causeway::server;  // NOLINT: the fuzzer's entry must be global
   if (size == 0) return 0;
-  const auto format = static_cast<causeway::text::ToolCallFormat>(1 + data[0] / 2 % 3);
+  const auto format = static_cast<causeway::text::ToolCallFormat>(1 + data[0] / 2 % 4);
   fuzz(data[0] % 2 == 0 ? Endpoint::kChat : Endpoint::kResponses, format,
        {reinterpret_cast<const char*>(data) + 1, size - 1});
   return 0;

@@ -76,19 +76,19 @@ std::string admin_model_body(const fleet::Fleet& fleet, const fleet::CatalogueEn
   return out;
 }
 
-std::string admin_models_body(const fleet::Fleet& fleet, bool draining) {
+std::string admin_models_body(const fleet::Fleet& fleet, const ServerState& state) {
   std::string out = "{\"object\":\"list\",\"data\":";
   append_models(out, fleet, [&](const auto& model) { return admin_model_body(fleet, model); });
   out += ',';
-  append_boolean(out, "draining", draining);
+  append_boolean(out, "draining", state.draining);
   out += ',';
-  append_boolean(out, "is_sleeping", fleet.asleep());
+  append_boolean(out, "is_sleeping", state.asleep);
   out += '}';
   return out;
 }
 
-std::string sleep_body(const fleet::Fleet& fleet) {
-  std::string out = is_sleeping_body(fleet);
+std::string sleep_body(const fleet::Fleet& fleet, bool asleep) {
+  std::string out = is_sleeping_body(asleep);
   out.back() = ',';
   out += "\"loaded\":";
   append_models(out, fleet, [&](const auto& model) {
@@ -100,9 +100,9 @@ std::string sleep_body(const fleet::Fleet& fleet) {
   return out;
 }
 
-std::string is_sleeping_body(const fleet::Fleet& fleet) {
+std::string is_sleeping_body(bool asleep) {
   std::string out = "{";
-  append_boolean(out, "is_sleeping", fleet.asleep());
+  append_boolean(out, "is_sleeping", asleep);
   out += '}';
   return out;
 }

@@ -53,6 +53,8 @@ class AdminCall {
       // Nothing is done.
     } else if (route_ == Route::kAdminDrain) {
       co_await drain();
+    } else if (pauses_ != Pause::Kind::kNone) {
+      co_await fall_asleep();
     } else {
       co_await carry_out();
     }
@@ -70,7 +72,7 @@ class AdminCall {
     ask_.kind = kind_of(route_);
     const std::string& query = incoming_.routed.query;
     if (route_ == Route::kAdminDrain || route_ == Route::kAdminReload) return std::nullopt;
-    if (route_ == Route::kSleep) return parse_sleep_query(query, ask_.keeps_home, ask_.mode);
+    if (route_ == Route::kSleep) return read_sleep(query);
     if (route_ == Route::kWakeUp) return parse_wake_query(query);
     AdminBody asked;
     const bool may_wait = route_ == Route::kAdminLoad || route_ == Route::kAdminUnload;
@@ -83,7 +85,39 @@ class AdminCall {
     return std::nullopt;
   }
 
+  MaybeError read_sleep(const std::string& query) {
+    SleepQuery asked;
+    if (auto error = parse_sleep_query(query, asked)) return error;
+    ask_.keeps_home = asked.level == 1;
+    // Requests that have left the fleet to go on later are waited for there.
+    ask_.mode = asked.keeps ? fleet::SleepMode::kWait : asked.mode;
+    stays_ = asked.level == 0;
+    if (!stays_ && !asked.keeps) return std::nullopt;
+    pauses_ = asked.mode == fleet::SleepMode::kWait    ? Pause::Kind::kNew
+              : asked.mode == fleet::SleepMode::kAbort ? Pause::Kind::kEnding
+                                                       : Pause::Kind::kAll;
+    return std::nullopt;
+  }
+
+  asio::awaitable<void> fall_asleep() {
+    const Pause::Kind before = context_.pause.begin(pauses_);
+    while (!context_.pause.is_idle()) {
+      if (connection_.aborted() || context_.draining) failure_ = draining();
+      if (connection_.peer_gone()) failure_ = client_closed();
+      if (context_.pause.kind() != pauses_) failure_ = conflict("it was woken, or asked otherwise");
+      if (failure_) break;
+      connection_.wake_at(connection_.now() + kIdlePoll);
+      co_await connection_.news().wait();
+    }
+    if (!failure_ && pauses_ == Pause::Kind::kEnding) context_.pause.begin(Pause::Kind::kNew);
+    if (!failure_ && !stays_) co_await carry_out();
+    // What was not paused before goes on, unless others have changed it.
+    const bool ours = context_.pause.kind() == pauses_ && before == Pause::Kind::kNone;
+    if (failure_ && ours) context_.pause.end();
+  }
+
   asio::awaitable<void> carry_out() {
+    if (ask_.kind == fleet::AskKind::kWake) context_.pause.end();
     const bool brings = ask_.kind == fleet::AskKind::kLoad || ask_.kind == fleet::AskKind::kWake ||
                         ask_.kind == fleet::AskKind::kReload;
     if (brings && context_.draining) {
@@ -133,7 +167,7 @@ class AdminCall {
     if (route_ == Route::kAdminReload) return reload_body(context_.fleet->last_reload());
     if (is_router(route_)) return R"({"success":true})";
     if (model_ != nullptr) return admin_model_body(*context_.fleet, *model_);
-    return sleep_body(*context_.fleet);
+    return sleep_body(*context_.fleet, is_asleep(context_));
   }
 
   Connection& connection_;
@@ -142,6 +176,8 @@ class AdminCall {
   const Route route_;
   Stream stream_;
   fleet::Ask ask_;
+  Pause::Kind pauses_ = Pause::Kind::kNone;  // of /sleep
+  bool stays_ = false;                       // … models stay where they are
   const fleet::CatalogueEntry* model_ = nullptr;
   bool wait_ = true;    // for the end, before it is answered
   bool waits_ = false;  // for it, now

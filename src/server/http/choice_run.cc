@@ -14,10 +14,7 @@ ApiError failure_of(const request::Output& output) {
   if (output.reason == request::FinishReason::kError) {
     return from_error({output.code, output.error});
   }
-  ApiError error = draining();
-  error.message = "the request was cancelled by the server";
-  error.code = "cancelled";
-  return error;
+  return cancelled_by_server();
 }
 
 bool failed(request::FinishReason reason) {
@@ -64,6 +61,25 @@ MaybeError ChoiceRun::absorb(request::Output output, Nanos at, Metrics& metrics)
           metrics);
   }
   return {};
+}
+
+void ChoiceRun::keep_for_later(request::Output& output) {
+  if (!again) return;
+  for (const request::OutputToken& token : output.tokens) again->output.push_back(token.token);
+  // They are told once.
+  if (!output.prompt.empty()) again->sampling.prompt_logprobs = -1;
+  const bool left = place == RunPlace::kLeaving && output.finished &&
+                    output.reason == request::FinishReason::kCancelled;
+  if (!left) return;
+  output.finished = false;
+  place = RunPlace::kHeld;
+}
+
+std::optional<request::Request> ChoiceRun::request_again() const {
+  if (std::ssize(again->output) >= max_tokens) return std::nullopt;
+  request::Request request = *again;
+  request.attempt = resumes + 1;
+  return request;
 }
 
 void ChoiceRun::take_times(request::Output& output) {

@@ -1,7 +1,9 @@
 // One choice of an answer while the engine generates it: its text, its times and its end.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,13 @@
 #include "server/tracing/request_trace.h"
 
 namespace causeway::server {
+
+// Where the request of an open choice is.
+enum class RunPlace : std::uint8_t {
+  kFleet,
+  kLeaving,  // cancelled, to go on later; its last outputs are yet to come
+  kHeld,     // it waits until it may go on
+};
 
 struct ChoiceRun {
   // The new part of a choice's text; owns it.
@@ -61,6 +70,12 @@ struct ChoiceRun {
     return *told_prompt;
   }
 
+  // Before `output` is absorbed: keeps what the request needs to go on behind it. One that has left
+  // the fleet by it has not ended.
+  void keep_for_later(request::Output& output);
+  // Of one that is held: its request, behind the output so far. nullopt: the output is all.
+  std::optional<request::Request> request_again() const;
+
   // Has the prompt's text repeated at the start of the answer. `text` must outlive this object.
   void set_echo(std::string_view text);
 
@@ -85,6 +100,7 @@ struct ChoiceRun {
   request::Slo slo;
   Nanos arrival;
   Nanos submitted{-1};
+  std::unique_ptr<request::Request> again;  // to go on with; null: it cannot be held
   Nanos held, weights;  // from the engine's outputs
   Nanos queued{-1};
   Nanos first_token{-1};
@@ -94,6 +110,7 @@ struct ChoiceRun {
   std::int32_t preemptions = 0;
   std::int32_t resumes = 0;
   bool open = false;        // submitted, not ended
+  RunPlace place = RunPlace::kFleet;
   bool introduced = false;  // its role has been sent
   bool end_told = false;
 };

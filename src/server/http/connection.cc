@@ -172,6 +172,8 @@ void Connection::sweep(Nanos now) {
     wake_at_.reset();
     news_.set();
   }
+  const std::uint64_t changes = context_.pause_changes();
+  if (std::exchange(pause_changes_, changes) != changes) news_.set();
 }
 
 void Connection::abort(bool all) {

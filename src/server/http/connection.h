@@ -53,7 +53,7 @@ class Connection {
 
   // Sets news() once at or after `at`.
   void wake_at(Nanos at) { wake_at_ = at; }
-  // Called by the worker now and then.
+  // Called by the worker now and then. Sets news() when what the server holds back has changed.
   void sweep(Nanos now);
   // Ends the present generation or, with `all`, whatever the connection does.
   void abort(bool all);
@@ -85,6 +85,7 @@ class Connection {
   Event watch_ended_;
   std::optional<Nanos> deadline_;
   std::optional<Nanos> wake_at_;
+  std::uint64_t pause_changes_ = 0;  // that it knows of
   bool timed_out_ = false;
   bool watching_ = false;
   bool unwatching_ = false;

@@ -16,6 +16,7 @@
 #include "server/http/worker.h"
 #include "server/kept_models.h"
 #include "server/model_watch.h"
+#include "server/pause.h"
 #include "server/response_store.h"
 #include "server/server.h"
 #include "server/tracing/trace_exporter.h"
@@ -39,8 +40,14 @@ struct ServerContext {
   asio::thread_pool* pool = nullptr;            // prepares requests
   std::unique_ptr<grammar::Compiler> compiler;  // set from start() until the workers have ended
   std::atomic<bool> draining{false};
+  Pause pause;                       // see paused()
   std::atomic<bool> probing{false};  // a check by /health?deep=1 is under way
   std::atomic<std::uint64_t> draws{0};
+
+  // What is held back now. Nothing while the server drains: what is there may then end.
+  Pause::Kind paused() const { return draining ? Pause::Kind::kNone : pause.kind(); }
+  // Changes whenever that may have changed.
+  std::uint64_t pause_changes() const { return 2 * std::uint64_t{pause.changes()} + draining; }
 
   // The next number of a sequence that options.seed determines. Any thread.
   std::uint64_t draw() { return mix64(mix64(options.seed) + draws.fetch_add(1)); }
@@ -53,6 +60,10 @@ struct ServerContext {
   std::int64_t generations = 0;
   std::int64_t followers = 0;  // clients that follow the models
 };
+
+inline bool is_asleep(const ServerContext& context) {
+  return context.paused() != Pause::Kind::kNone || context.fleet->asleep();
+}
 
 // Counts one connection or generation while it lives.
 class Counted {

@@ -37,7 +37,7 @@ void Form::compile(const fleet::CatalogueEntry& model, request::ConstraintText t
                                     .tokenizer = model.tokenizer.get(),
                                     .vocab = model.vocab,
                                     .end = model.eos,
-                                    .mark = text::tool_call_mark(model.tool_calls)};
+                                    .marks = text::tool_call_marks(model.tool_calls)};
   connection_.context().compiler->compile(
       tokens, std::move(text),
       [pending = pending_, &worker](const grammar::Compiler::Outcome& outcome) {

@@ -76,6 +76,15 @@ class Generation {
   void begin_runs(const GenerationRequest& asked);
   // Submits further choices, as many as may be open at a time.
   void submit();
+  // Submits what was held again, each behind its output.
+  void submit_held();
+  // Whether requests may be submitted now. True: this generation counts as one in the fleet.
+  bool enter_fleet();
+  // Unless requests of it are there.
+  void leave_fleet();
+  // Takes the requests out of the fleet, or ends them, when the server pauses them.
+  void follow_pause();
+  void end_run(std::size_t run);
   // What the fleet says of a request that it does not take.
   ApiError refusal_of(const Error& error) const;
   void cancel_rest();
@@ -120,6 +129,7 @@ class Generation {
   std::vector<ChoiceRun> runs_;
   std::size_t open_runs_ = 0;
   std::size_t submitted_ = 0;
+  bool in_fleet_ = false;                       // Pause counts it
   std::vector<std::vector<float>> embeddings_;  // Endpoint::kEmbeddings: by run
   std::vector<std::int64_t> cached_tokens_;     // of each prompt: the most that a choice found
   std::optional<AnswerWriter> writer_;
@@ -246,13 +256,65 @@ void Generation::begin_runs(const GenerationRequest& asked) {
   }
 }
 
+bool Generation::enter_fleet() {
+  if (!std::exchange(in_fleet_, true)) context_.pause.enter();
+  const Pause::Kind kind = context_.paused();
+  const bool goes_on = kind == Pause::Kind::kNone || (kind == Pause::Kind::kNew && submitted_ > 0);
+  if (!goes_on) leave_fleet();
+  return goes_on;
+}
+
+void Generation::leave_fleet() {
+  const bool there = std::any_of(runs_.begin(), runs_.end(), [](const ChoiceRun& run) {
+    return run.open && run.place != RunPlace::kHeld;
+  });
+  if (!there && std::exchange(in_fleet_, false)) context_.pause.leave();
+}
+
+void Generation::follow_pause() {
+  const Pause::Kind kind = context_.paused();
+  if (kind == Pause::Kind::kEnding && in_fleet_) failure_ = cancelled_by_server();
+  if (kind != Pause::Kind::kAll) return;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    ChoiceRun& run = runs_[i];
+    if (!run.open || !run.again || run.place != RunPlace::kFleet) continue;
+    run.place = RunPlace::kLeaving;
+    context_.fleet->cancel(stream_.ids()[i]);
+  }
+}
+
+void Generation::submit_held() {
+  const bool held = std::any_of(runs_.begin(), runs_.end(), [](const ChoiceRun& run) {
+    return run.open && run.place == RunPlace::kHeld;
+  });
+  if (!held || !enter_fleet()) return;
+  for (std::size_t i = 0; i < runs_.size() && !failure_; ++i) {
+    ChoiceRun& run = runs_[i];
+    if (!run.open || run.place != RunPlace::kHeld) continue;
+    auto request = run.request_again();
+    if (!request) {
+      run.choice.finish(request::FinishReason::kLength);
+      run.close(Ending::kLength, connection_.now(), *context_.metrics);
+      end_run(i);
+      continue;
+    }
+    run.place = RunPlace::kFleet;
+    request->id = stream_.renew(i);
+    const Status status = context_.fleet->submit(*std::move(request));
+    if (!status.ok()) failure_ = from_error(status.error());
+  }
+}
+
 void Generation::submit() {
   const bool all = answer_.endpoint != Endpoint::kEmbeddings;
   const std::size_t most = all ? runs_.size() : kEmbeddedAtOnce;
+  if (submitted_ == runs_.size() || open_runs_ >= most || !enter_fleet()) return;
+  const bool may_pause = context_.options.admin.has_value();
   for (; submitted_ < runs_.size() && open_runs_ < most; ++submitted_) {
     request::Request& request = prepared_.requests[submitted_];
     request.id = stream_.add();
     request.arrival = arrival_;
+    if (may_pause) runs_[submitted_].again = std::make_unique<request::Request>(request);
     const Status status = autoload_ ? context_.fleet->submit(std::move(request))
                                     : context_.fleet->probe(std::move(request));
     if (!status.ok()) {
@@ -284,6 +346,15 @@ void Generation::cancel_rest() {
     runs_[i].close(Ending::kAbort, connection_.now(), *context_.metrics);
   }
   open_runs_ = 0;
+  leave_fleet();
+}
+
+void Generation::end_run(std::size_t run) {
+  --open_runs_;
+  runs_[run].again.reset();
+  // It may have ended by a stop string, of which the engine knows nothing.
+  context_.fleet->cancel(stream_.ids()[run]);
+  stream_.detach(run);
 }
 
 // Takes what the engine gave, and looks whether the client or the server wants this to end.
@@ -294,17 +365,17 @@ void Generation::absorb() {
     std::int64_t& cached = cached_tokens_[item.choice / static_cast<std::size_t>(answer_.n)];
     cached = std::max(cached, item.output.cached_prompt.count);
     if (!item.output.embedding.empty()) take_embedding(item.choice, item.output.embedding);
+    run.keep_for_later(item.output);
     if (auto error = run.absorb(std::move(item.output), item.at, *context_.metrics)) {
       failure_ = std::move(error);
     }
     if (run.first_token >= Nanos(0)) trace_.began(prepared_.model->id);
-    if (run.open) continue;
-    --open_runs_;
-    // It may have ended by a stop string, of which the engine knows nothing.
-    context_.fleet->cancel(stream_.ids()[item.choice]);
-    stream_.detach(item.choice);
+    if (!run.open) end_run(item.choice);
   }
+  follow_pause();
+  leave_fleet();
   if (!failure_) submit();
+  if (!failure_) submit_held();
   if (done()) return;
   if (connection_.aborted()) failure_ = draining();
   if (connection_.peer_gone()) failure_ = client_closed();

@@ -118,13 +118,16 @@ asio::awaitable<bool> tell(Connection& connection, const Incoming& incoming) {
       const bool more = co_await answer_page(connection, incoming);
       co_return more;
     }
-    case Route::kAdminModels: body = admin_models_body(*context.fleet, context.draining); break;
+    case Route::kAdminModels: {
+      body = admin_models_body(*context.fleet, {context.draining, is_asleep(context)});
+      break;
+    }
     case Route::kRouterModels: body = router_models_body(*context.fleet); break;
     case Route::kRouterEvents: {
       const bool more = co_await follow_models(connection, incoming);
       co_return more;
     }
-    case Route::kIsSleeping: body = is_sleeping_body(*context.fleet); break;
+    case Route::kIsSleeping: body = is_sleeping_body(is_asleep(context)); break;
     case Route::kVersion: body = version_body(context.options.version); break;
     case Route::kHealth: {
       bool deep = false;

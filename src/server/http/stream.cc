@@ -22,6 +22,13 @@ RequestId Stream::add() {
   return id;
 }
 
+RequestId Stream::renew(std::size_t choice) {
+  detach(choice);
+  const RequestId id = worker_.next_id();
+  worker_.attach(id, this, choice);
+  return ids_[choice] = id;
+}
+
 void Stream::deliver(StreamItem item) {
   queued_tokens_ += item.output.tokens.size();
   // Only a write that does not end makes a queue too long; a burst before the reader had its turn

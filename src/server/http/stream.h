@@ -28,6 +28,8 @@ class Stream {
 
   // Makes a new id; its outputs come here as those of the next choice.
   RequestId add();
+  // A new id for a choice, whose request goes on under it.
+  RequestId renew(std::size_t choice);
   const std::vector<RequestId>& ids() const { return ids_; }
   void detach(std::size_t choice) { worker_.detach(ids_[choice]); }
 

@@ -23,10 +23,12 @@ const std::vector<std::string> kAnswers = {
     "{}}",
     "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"x\": -1.5e3}}",
     "So: [TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": true}, \"id\": \"123456789\"}, "
-    "{\"name\": \"g\", \"arguments\": {}}]"};
+    "{\"name\": \"g\", \"arguments\": {}}]",
+    "So: [TOOL_CALLS]f[ARGS]{\"a\": [true]}[TOOL_CALLS]g[CALL_ID]123456789[ARGS]{} Done."};
 constexpr std::string_view kWords[] = {
     "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]",   "name",    "arguments",
-    "parameters",  "; ",           "\\u0001",        "\\ud83d\\ude00", "\\ud800", "\xC3\xA9"};
+    "parameters",  "; ",           "\\u0001",        "\\ud83d\\ude00", "\\ud800", "\xC3\xA9",
+    "[ARGS]",      "[CALL_ID]"};
 
 struct Parsed {
   std::string content, names, arguments;
@@ -73,12 +75,12 @@ Parsed parse(const ToolCallParser::Options& options, std::string_view text, std:
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace causeway::text;  // NOLINT: the fuzzer's entry must be global
   if (size < 2) return 0;
-  const ToolCallParser::Options options{.format = static_cast<ToolCallFormat>(data[0] % 4),
-                                        .pieces = data[0] / 4 % 2 == 0
+  const ToolCallParser::Options options{.format = static_cast<ToolCallFormat>(data[0] % 5),
+                                        .pieces = data[0] / 5 % 2 == 0
                                                       ? ToolCallParser::Pieces::kWhole
                                                       : ToolCallParser::Pieces::kAsTheyCome,
-                                        .calls_max = data[0] / 8 % 2 == 0 ? 1 << 20 : 1,
-                                        .name_first = data[0] / 16 % 2 != 0};
+                                        .calls_max = data[0] / 10 % 2 == 0 ? 1 << 20 : 1,
+                                        .name_first = data[0] / 20 % 2 != 0};
   const std::string text =
       causeway::testing::edited_file({kAnswers, kWords},
                                      {reinterpret_cast<const char*>(data) + 2, size - 2})

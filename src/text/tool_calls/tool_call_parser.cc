@@ -1,5 +1,7 @@
 #include "text/tool_calls/tool_call_parser.h"
 
+#include <algorithm>
+
 namespace causeway::text {
 namespace {
 
@@ -63,6 +65,7 @@ void ToolCallParser::step_text(char c) {
 }
 
 void ToolCallParser::step_gap(char c) {
+  if (bare_names() && !is_white(c)) return begin_call(c);
   const bool list = options_.format == ToolCallFormat::kMistral;
   if (c == '{' && list == in_list_) return begin_call(c);
   const bool opens = list && !in_list_ && c == '[';
@@ -76,7 +79,9 @@ void ToolCallParser::step_gap(char c) {
 }
 
 void ToolCallParser::begin_call(char c) {
-  reader_.emplace(options_.name_first);
+  using Form = ToolCallReader::Form;
+  const Form object = options_.name_first ? Form::kNameFirst : Form::kObject;
+  reader_.emplace(bare_names() ? Form::kBareName : object);
   telling_ = false;
   state_ = State::kCall;
   step_call(c);
@@ -94,13 +99,18 @@ void ToolCallParser::step_call(char c) {
   at_start_ = false;
   after_call_ = true;
   matched_ = 0;
-  state_ = State::kAfter;
+  state_ = bare_names() ? State::kText : State::kAfter;
 }
 
+// A bare name may break where another call begins: "[TOOL_CALLS]x[TOOL_CALLS]f[ARGS]{}".
 void ToolCallParser::break_call(char c) {
+  const std::size_t again = std::min(reader_->mark_bytes(), held_.size());
+  const std::string mark = held_.substr(held_.size() - again);
+  held_.resize(held_.size() - again);
   reader_.reset();
   state_ = State::kText;
   release();
+  for (const char one : mark) step_text(one);
   step_text(c);
 }
 

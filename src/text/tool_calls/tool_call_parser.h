@@ -73,6 +73,7 @@ class ToolCallParser {
   void step_closing(char c);
   void begin_call(char c);
   void break_call(char c);
+  bool bare_names() const { return options_.format == ToolCallFormat::kMistralArgs; }
   void tell_call();
   // Behind a call comes text.
   void leave_call(char c);

@@ -218,6 +218,43 @@ TEST(ToolCallParser, Mistral) {
         {", {bad}]", {{"f", "{}"}}}}});
 }
 
+TEST(ToolCallParser, MistralArgs) {
+  expect(
+      ToolCallFormat::kMistralArgs,
+      {{"[1, 2] [ARGS]{} [TOOL", {"[1, 2] [ARGS]{} [TOOL", {}}},
+       {"[TOOL_CALLS]f[ARGS]{\"a\": [1, \"[TOOL_CALLS]g[ARGS]{}\"]}",
+        {"", {{"f", "{\"a\": [1, \"[TOOL_CALLS]g[ARGS]{}\"]}"}}}},
+       {"[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g.h-é[ARGS]{\"b\": 1}\n",
+        {"", {{"f", "{}"}, {"g.h-é", "{\"b\": 1}"}}}},
+       {"Well: [TOOL_CALLS] f[ARGS] \n{} [TOOL_CALLS]g[ARGS]{}so",
+        {"Well:so", {{"f", "{}"}, {"g", "{}"}}}},
+       // Version 11 gives a call an id.
+       {"[TOOL_CALLS]f[CALL_ID]a1B2c3D4e[ARGS]{\"a\": 1}", {"", {{"f", "{\"a\": 1}"}}}},
+       {"x[TOOL_CALLS]a[TOOL_CALLS]f[ARGS]{}", {"x[TOOL_CALLS]a", {{"f", "{}"}}}},
+       {"[TOOL_CALLS]a[CALL_ID]b[TOOL_CALLS]f[ARGS]{}", {"[TOOL_CALLS]a[CALL_ID]b", {{"f", "{}"}}}},
+       {"[TOOL_CALLS][TOOL_CALLS]f[ARGS]{}", {"[TOOL_CALLS]", {{"f", "{}"}}}},
+       {"[TOOL_CALLS]f[ARGS]{}]", {"]", {{"f", "{}"}}}},
+       {"[TOOL_CALLS]f[ARGS]{}{}", {"{}", {{"f", "{}"}}}}});
+  for (const char* text :
+       {"[TOOL_CALLS]", "[TOOL_CALLS]f", "[TOOL_CALLS]f[ARGS]", "[TOOL_CALLS]f{}",
+        "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}]", "[TOOL_CALLS][ARGS]{}",
+        "[TOOL_CALLS]f g[ARGS]{}", "[TOOL_CALLS]f [ARGS]{}", "[TOOL_CALLS]f[ARGS][]",
+        "[TOOL_CALLS]f[ARGS]\"{}\"", "[TOOL_CALLS]f[CALL_ID][ARGS]{}", "[TOOL_CALLS]f[ARGS]{a}",
+        "[TOOL_CALLS]f[CALL_ID]1[CALL_ID]2[ARGS]{}", "[TOOL_CALLS]f[ARGS][CALL_ID]1{}"}) {
+    EXPECT_EQ(parse_cut({.format = ToolCallFormat::kMistralArgs}, text), (Parsed{text, {}}));
+  }
+}
+
+TEST(ToolCallParser, MistralsNamesAndIdsAreNotForEver) {
+  for (const std::string part : {"", "f[CALL_ID]", "f[ARGS]"}) {
+    ToolCallParser parser({.format = ToolCallFormat::kMistralArgs});
+    const std::string text =
+        "[TOOL_CALLS]" + part + std::string(4096, part.ends_with("S]") ? ' ' : 'x');
+    parser.push(text);
+    EXPECT_GE(parser.take_content().size(), text.size() - 1024) << part;
+  }
+}
+
 TEST(ToolCallParser, NoneHasNoCalls) {
   const std::string text = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
   EXPECT_EQ(parse_cut({}, text), (Parsed{text, {}}));
@@ -280,6 +317,9 @@ TEST(ToolCallParser, RandomTextsCutAnywhere) {
                                           "</tool_call>",
                                           "<|python_tag|>",
                                           "[TOOL_CALLS]",
+                                          "[TOOL_CALLS]f",
+                                          "[ARGS]",
+                                          "[CALL_ID]",
                                           "[",
                                           "]",
                                           "{",
@@ -306,7 +346,7 @@ TEST(ToolCallParser, RandomTextsCutAnywhere) {
     for (auto n = random.between(1, 14); n > 0; --n) {
       text += words[static_cast<std::size_t>(random.below(std::ssize(words)))];
     }
-    const auto format = static_cast<ToolCallFormat>(random.between(1, 3));
+    const auto format = static_cast<ToolCallFormat>(random.between(1, 4));
     const auto pieces = random.chance(0.5) ? Pieces::kWhole : Pieces::kAsTheyCome;
     const Parsed whole = parse_cut({.format = format, .pieces = pieces}, text);
     ASSERT_FALSE(HasFailure()) << "seed " << seed << ": " << text;
@@ -323,10 +363,20 @@ TEST(ToolCallFormat, IsKnownByTheTemplate) {
   EXPECT_EQ(tool_call_format_of("<|start_header_id|> {{- '\"parameters\": ' }}"),
             ToolCallFormat::kLlama3Json);
   EXPECT_EQ(tool_call_format_of("<tool_call>\n<function=f>"), ToolCallFormat::kNone);
-  EXPECT_EQ(tool_call_format_of("[TOOL_CALLS]f[ARGS]{}"), ToolCallFormat::kNone);
+  EXPECT_EQ(tool_call_format_of("[TOOL_CALLS]f[ARGS]{}"), ToolCallFormat::kMistralArgs);
   EXPECT_EQ(tool_call_format_named("llama3_json"), ToolCallFormat::kLlama3Json);
   EXPECT_EQ(tool_call_format_named("none"), ToolCallFormat::kNone);
   EXPECT_FALSE(tool_call_format_named("auto"));
+}
+
+TEST(ToolCallFormat, ABareNameHasNoBlanksAndNoMarks) {
+  for (const char* name : {"f", "get_weather-2", "a.b", "é", "a]\"{"}) {
+    EXPECT_TRUE(can_name_tool(ToolCallFormat::kMistralArgs, name)) << name;
+  }
+  for (const char* name : {"a b", " a", "a\n", "a[ARGS]", "[", "\x7f"}) {
+    EXPECT_FALSE(can_name_tool(ToolCallFormat::kMistralArgs, name)) << name;
+    EXPECT_TRUE(can_name_tool(ToolCallFormat::kHermes, name)) << name;
+  }
 }
 
 TEST(ToolCallFormat, OfPublishedTemplates) {
