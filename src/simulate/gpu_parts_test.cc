@@ -162,7 +162,7 @@ TEST(GpuParts, RequestsGoOnWhereTheirPartsAreClosed) {
   options.gpu_parts->resizes = slice::LayoutRules{.gain = -1, .lasting = {}, .apart = seconds(3)};
   options.gpu_parts->drain_max = millis(100);
   std::int64_t withdrawn = 0;
-  for (std::uint64_t seed = 1; seed <= rounds(10); ++seed) {
+  for (std::uint64_t seed = 1; seed <= rounds<std::uint64_t>(10); ++seed) {
     const Workload workload = poisson_workload({.requests = 300,
                                                 .per_second = 8,
                                                 .models = 2,

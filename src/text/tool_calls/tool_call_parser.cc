@@ -106,7 +106,7 @@ void ToolCallParser::step_call(char c) {
 void ToolCallParser::break_call(char c) {
   const std::size_t again = std::min(reader_->mark_bytes(), held_.size());
   const std::string mark = held_.substr(held_.size() - again);
-  held_.resize(held_.size() - again);
+  held_.erase(held_.size() - again);
   reader_.reset();
   state_ = State::kText;
   release();
