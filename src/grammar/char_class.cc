@@ -225,7 +225,7 @@ void add_bytes(CodeRange range, int size, const std::string& before, int depth,
   char32_t low = range.first;
   while (low <= range.second) {
     // Either one first byte with a part of what may follow, or several with all of it.
-    char32_t high = std::min(range.second, low | rest);
+    char32_t high = std::min<char32_t>(range.second, low | rest);
     const bool whole = (low & rest) == 0 && high == (low | rest);
     if (whole) high = ((range.second + 1) & ~rest) - 1;
     const std::string next = before + byte_class(byte_of(low), byte_of(high));
@@ -269,11 +269,12 @@ std::string class_text(const Ranges& codes) {
   }
   std::vector<std::string> parts = utf8_parts(others(missing, kLastAscii + 1, kLastCode));
   if (!parts.empty()) {
-    // A choice in the midst of a part keeps XGrammar from drawing the parts into rules with large
-    // repetitions, where it follows no bytes.
+    // A choice of parts, one of which has a choice in its midst, keeps XGrammar from drawing them
+    // into rules with large repetitions, where it follows no bytes.
     const std::size_t last = parts[0].rfind('[');
     const std::string byte = parts[0].substr(last);
     parts[0] = parts[0].substr(0, last) + "(" + byte + "|" + byte + ")";
+    if (parts.size() == 1 && ascii.empty()) parts.push_back(parts[0]);
   }
   const bool one = ascii.size() == 1 && ascii[0].first == ascii[0].second;
   if (one) {

@@ -331,15 +331,15 @@ TEST(FusedJson, ReplacesInTheTextAsAWhole) {
     return Json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
   };
   const auto set = [&](const Json& steps) {
-    Json all = {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+    Json all = Json::array({{{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
     all.insert(all.end(), steps.begin(), steps.end());
     file["decoder"] = {{"type", "Sequence"}, {"decoders", all}};
   };
-  set({replace("abcab", "-")});
+  set(Json::array({replace("abcab", "-")}));
   expect_pieces(file, {"ab", "c", "ab", "c"}, {"", "", "-", "c", ""});
   expect_pieces(file, {"xab", "abc", "ab", "ab"}, {"x", "ab", "-", "", "ab"});
   expect_pieces(file, {"abc", "abc", "ab"}, {"", "-c", "", "ab"});
-  set({replace("bc", "a"), replace("aa", "")});
+  set(Json::array({replace("bc", "a"), replace("aa", "")}));
   expect_pieces(file, {"abc", "ab"}, {"", "", "ab"});
   expect_pieces(file, {"ab", "c", "cab"}, {"", "", "c", "ab"});
   const Json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
