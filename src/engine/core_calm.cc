@@ -262,11 +262,6 @@ void EngineCore::run_alone(const Alone& alone, const AloneSteps& steps) {
   }
 }
 
-std::optional<request::ModelSwitch> EngineCore::switch_alone(const Alone& alone,
-                                                             Nanos first_token) const {
-  return state_->switch_ending(state_->models.at(alone.model), first_token);
-}
-
 // As its first step, that step's end and the last one would have left it.
 void EngineCore::State::end_alone(Sequence& sequence, const AloneSteps& steps) {
   const ModelId model = sequence.request.model;
@@ -282,7 +277,8 @@ void EngineCore::State::end_alone(Sequence& sequence, const AloneSteps& steps) {
   end(sequence, request::FinishReason::kLength, "", std::move(last));
 }
 
-Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least) const {
+Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least,
+                            std::span<const RequestId> but) const {
   const State& state = *state_;
   if (state.border || state.rotation || state.hung || !state.lost.empty()) return ahead.next;
   if (!state.streamed.empty()) return ahead.next;
@@ -290,6 +286,7 @@ Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least
   const std::optional<Nanos> deadline = ahead.passed > 0 ? std::nullopt : state.step_deadline();
   Nanos first(INT64_MAX);
   for (const auto& [id, sequence] : state.sequences) {
+    if (std::find(but.begin(), but.end(), id) != but.end()) continue;
     const request::Request& request = sequence->request;
     if (!request.stop_tokens.empty() || sequence->matcher != nullptr) return ahead.next;
     const std::int64_t left = request.max_tokens.count - sequence->output_tokens() - ahead.passed;
@@ -299,6 +296,23 @@ Nanos EngineCore::ends_from(const StepsAhead& ahead, const StepLeast& step_least
     first = std::min({first, ends, hangs});
   }
   return std::max(first, ahead.next);
+}
+
+bool EngineCore::ends_with_step(std::vector<RequestId>& requests) const {
+  const State& state = *state_;
+  requests.clear();
+  if (state.border || state.rotation || state.hung || !state.lost.empty()) return false;
+  const StepLane& lane = state.lanes[0];
+  if (lane.in_flight() == 0 || !lane.oldest().refused.empty()) return false;
+  const StepInFlight& step = lane.oldest();
+  for (std::size_t i = 0; i < step.sequences.size(); ++i) {
+    const Sequence* sequence = step.sequences[i];
+    if (sequence == nullptr || !step.decision.runs[i].samples) continue;
+    if (!is_plain(*sequence)) return false;
+    const bool last = sequence->output_tokens() + 1 >= sequence->request.max_tokens.count;
+    if (last) requests.push_back(sequence->request.id);
+  }
+  return true;
 }
 
 std::int64_t EngineCore::calm_steps() const { return state_->calm_steps(); }

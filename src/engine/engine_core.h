@@ -175,8 +175,6 @@ class EngineCore {
     TokenId last_token;
   };
   void run_alone(const Alone& alone, const AloneSteps& steps);
-  // What its output says of the switch to its model that it waited for, if it did.
-  std::optional<request::ModelSwitch> switch_alone(const Alone& alone, Nanos first_token) const;
 
   // What is known of the steps that are or will be in flight: the next one to end does so at `next`
   // at the earliest, and the one after it at `second`. `passed` calm steps that end before both are
@@ -190,7 +188,12 @@ class EngineCore {
   // fails; INT64_MAX: there is no request. When it cannot be known the result is ahead.next.
   // step_least(model) must be a time that no step of the model falls below.
   using StepLeast = std::function<Nanos(ModelId)>;
-  Nanos ends_from(const StepsAhead& ahead, const StepLeast& step_least) const;
+  // The requests of `but` end earlier, and do not count.
+  Nanos ends_from(const StepsAhead& ahead, const StepLeast& step_least,
+                  std::span<const RequestId> but = {}) const;
+  // Replaces `requests` with those that end when the oldest step in flight of resident models has
+  // ended, if it does not fail. False: this cannot be known.
+  bool ends_with_step(std::vector<RequestId>& requests) const;
 
   // The outputs produced since the last call, in order.
   std::vector<request::Output> take_outputs();

@@ -109,8 +109,9 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       submitted_past_(links_.size()),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
-      recorder_(workload, names_of(options.slice.models), options.keep_requests),
-      slices_(places_max(options), recorder_,
+      recorder_(workload, names_of(options.slice.models), options.keep_requests,
+                FleetSlices::kThreads),
+      slices_(places_max(options), resumes_ ? nullptr : &recorder_,
               options.two_threads && options.slice.fast_forward && !resumes_,
               [this](RequestId request) { return made(request); }),
       watches_(clients != nullptr),
@@ -217,6 +218,7 @@ void FleetSimulation::apply(const fleet::Refuse& refuse) {
 
 void FleetSimulation::refused(RequestId request, request::FinishReason reason, const Error& error) {
   recorder_.refused(request, clock_.now(), reason == request::FinishReason::kCancelled);
+  live_ -= 1;
   if (clients_ != nullptr) clients_->refused(request, reason, error);
 }
 
@@ -224,13 +226,14 @@ void FleetSimulation::arrive() {
   const auto index = static_cast<std::int64_t>(arrived_);
   const Arrival& arrival = workload_[arrived_++];
   recorder_.arrived(index);
+  live_ += 1;
   if (parts_) parts_->arrived(arrival.model, arrival.prompt, clock_.now());
   tell(fleet::RequestArrived{RequestId(index), ModelId(static_cast<std::int64_t>(arrival.model)),
                              arrival.slo, arrival.at + skew_});
 }
 
 void FleetSimulation::deliver(const request::Output& output, Nanos at) {
-  recorder_.record(output, at);
+  live_ -= output.finished ? 1 : 0;
   if (clients_ != nullptr) clients_->answered(output, at);
 }
 
@@ -245,6 +248,7 @@ bool FleetSimulation::pass(request::Output& output, Nanos at) {
   const fleet::RoutedRequests::Passed passed = routed_.pass(std::move(one));
   bool ended = false;
   for (const request::Output& to_client : passed.outputs) {
+    recorder_.record(to_client, at);
     deliver(to_client, at);
     ended = ended || to_client.finished;
   }
@@ -271,7 +275,7 @@ void FleetSimulation::settle() {
 }
 
 bool FleetSimulation::work_left() const {
-  if (arrived_ < workload_.size() || recorder_.live() > 0) return true;
+  if (arrived_ < workload_.size() || live_ > 0) return true;
   if (!options_.lets_go) return false;
   if (slices_.next() != kNever) return true;  // copies of KV may be under way
   return !all_left_ || std::any_of(places_.begin(), places_.end(),
@@ -387,7 +391,7 @@ FleetSimulationReport FleetSimulation::counts() {
   if (!workload_.empty()) {
     serving.duration = std::max(Nanos(0), recorder_.last_end() - workload_.front().at);
   }
-  serving.unfinished = recorder_.live() + static_cast<std::int64_t>(workload_.size() - arrived_);
+  serving.unfinished = live_ + static_cast<std::int64_t>(workload_.size() - arrived_);
   report.fleet = core_.counters();
   report.steps_passed = slices_.steps_passed();
   report.placement = fleet::name_of(options_.placement);

@@ -126,8 +126,7 @@ bool FleetSimulation::try_unloads() {
 
 // Nothing is under way any more, and nothing will befall it.
 bool FleetSimulation::rests() const {
-  const bool asked =
-      arrived_ < workload_.size() || recorder_.live() > 0 || befallen_ < options_.faults.size();
+  const bool asked = arrived_ < workload_.size() || live_ > 0 || befallen_ < options_.faults.size();
   const bool changes = resizing_ || !resizes_.empty() || core_.resizing();
   const bool loads = !loads_.empty() || !unloads_.empty() || core_.loads_pending();
   return !asked && !changes && !loads && next_of_slices() == kNever;

@@ -218,6 +218,7 @@ class FleetSimulation {
   FleetSlices slices_;
   std::deque<FleetPlace> places_;  // by SliceId
   std::size_t arrived_ = 0;
+  std::int64_t live_ = 0;  // requests that have arrived and not ended
   bool cut_short_ = false;
   bool watches_ = false;             // whether the core's invariants are checked after each event
   Status broken_;                    // the first invariant that was broken

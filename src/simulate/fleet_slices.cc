@@ -19,7 +19,7 @@ void FleetSlices::Lock::lock() {
   }
 }
 
-FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps, Make make)
+FleetSlices::FleetSlices(std::int64_t most, LatencyRecorder* recorder, bool helps, Make make)
     : recorder_(recorder),
       helps_(helps),
       make_(std::move(make)),
@@ -47,7 +47,9 @@ bool FleetSlices::make_up_some() {
     const Times& times = times_[i];
     Entry& entry = slices_[i];
     if (times.due() >= behind_.load() || !entry.lock.try_lock()) continue;
+    entry.thread = kHelper;
     for (; times.due() < behind_.load(); any = true) run(entry);
+    entry.thread = kCaller;
     entry.lock.unlock();
   }
   return any;
@@ -90,13 +92,22 @@ Nanos FleetSlices::next_of(const Entry& entry) {
 Nanos FleetSlices::pass(Entry& entry) {
   const SimulatedSlice::Passed passed = entry.slice->catch_up();
   if (passed.ends.empty()) return Nanos(0);
-  note(entry, passed);
+  record(entry, passed);
   return passed.ends.back();
 }
 
 void FleetSlices::look_ahead(Entry& entry) {
   entry.slice->look_ahead();
   entry.times->next = next_of(entry);
+  look_at_ends(entry);
+}
+
+// Without a second thread it is enough to know of one that runs alone: it leaves nothing to start.
+void FleetSlices::look_at_ends(Entry& entry) {
+  const Nanos next = entry.times->next.load();
+  const bool asks = next != kNever && (helps_ || entry.slice->runs_alone());
+  entry.knows_ends = asks && entry.slice->ends_next(next, entry.ending);
+  if (entry.knows_ends) entry.ends_behind = entry.slice->ends_behind(next, entry.ending);
 }
 
 void FleetSlices::run(Entry& entry) {
@@ -119,11 +130,13 @@ bool FleetSlices::begin_alone(Entry& entry) {
   if (!entry.slice->begin_alone(left.request)) return false;
   entry.times->left_at = kNever;
   entry.times->next = next_of(entry);
+  look_at_ends(entry);
   return true;
 }
 
 void FleetSlices::join_alone(Entry& entry) {
   const SimulatedSlice::Alone alone = entry.slice->stop_alone();
+  entry.knows_ends = false;
   if (alone.submitted) {
     entry.times->next = next_of(entry);
     return;
@@ -160,59 +173,50 @@ bool FleetSlices::take_left(Entry& entry) {
 }
 
 void FleetSlices::run_event(Entry& entry) {
-  const bool ends_alone = std::exchange(entry.ends_alone, false);
-  if (ends_alone || !std::exchange(entry.starts, false)) {
-    entry.starts = false;
+  const bool starts = std::exchange(entry.starts, false);
+  const bool ends = std::exchange(entry.ends, false);
+  if (ends || !starts) {
     entry.clock.set(entry.times->next.load());
-    if (!ends_alone) pass(entry);
-    entry.slice->happen();
+    happen(entry);
   }
   entry.slice->start();
   const Nanos tells_at = entry.slice->tells_at();
+  std::size_t ended = 0;
   for (const request::Output& output : entry.slice->core().take_outputs()) {
-    if (ends_alone) continue;  // it was told then
-    CAUSEWAY_CHECK(!output.finished, "a request has ended on a slice that was left behind");
-    note(entry, output, tells_at);
+    record(entry, output, tells_at);
+    if (!output.finished) continue;
+    ++ended;
+    entry.slice->forget(output.request);
   }
+  CAUSEWAY_CHECK(ended == (ends ? entry.ending.size() : 0),
+                 "other requests have ended on a slice that was left behind than was known");
   look_ahead(entry);
 }
 
-void FleetSlices::note(Entry& entry, const request::Output& output, Nanos at) {
-  const LatencyRecorder::Part part(output, at);
-  if (!helps_) return recorder_.record(part);
-  entry.notes.notes.push_back({.part = part});
-}
-
-void FleetSlices::note(Entry& entry, const SimulatedSlice::Passed& passed) {
-  if (!helps_) return tell(passed);
-  Notes& notes = entry.notes;
-  notes.notes.push_back(
-      {.part = {}, .requests = passed.requests.size(), .ends = passed.ends.size()});
-  notes.requests.insert(notes.requests.end(), passed.requests.begin(), passed.requests.end());
-  notes.ends.insert(notes.ends.end(), passed.ends.begin(), passed.ends.end());
-}
-
-void FleetSlices::tell(const SimulatedSlice::Passed& passed) {
-  recorder_.record_tokens(passed.requests, passed.ends);
-  steps_passed_ += std::ssize(passed.ends);
-}
-
-void FleetSlices::tell(Entry& entry) {
-  Notes& notes = entry.notes;
-  std::span<const RequestId> requests(notes.requests);
-  std::span<const Nanos> ends(notes.ends);
-  for (const Note& note : notes.notes) {
-    if (note.ends == 0) {
-      recorder_.record(note.part);
-      continue;
-    }
-    tell({requests.first(note.requests), ends.first(note.ends)});
-    requests = requests.subspan(note.requests);
-    ends = ends.subspan(note.ends);
+void FleetSlices::happen(Entry& entry) {
+  if (entry.slice->runs_alone()) {
+    record(entry, entry.slice->passed_alone());
+  } else {
+    pass(entry);
   }
-  notes.notes.clear();
-  notes.requests.clear();
-  notes.ends.clear();
+  entry.slice->happen();
+}
+
+void FleetSlices::record(const Entry& entry, const request::Output& output, Nanos at) {
+  if (recorder_ == nullptr) return;
+  recorder_->record(LatencyRecorder::Part(output, at), entry.thread);
+}
+
+void FleetSlices::record(Entry& entry, const SimulatedSlice::Passed& passed) {
+  CAUSEWAY_CHECK(recorder_ != nullptr, "a slice stays behind whose answers are not recorded");
+  recorder_->record_tokens(passed.requests, passed.ends, entry.thread);
+  entry.steps_passed += std::ssize(passed.ends);
+}
+
+std::int64_t FleetSlices::steps_passed() const {
+  std::int64_t sum = 0;
+  for (const Entry& entry : slices_) sum += entry.steps_passed;
+  return sum;
 }
 
 bool FleetSlices::make_up(Entry& entry, const Moment& moment) {
@@ -233,6 +237,7 @@ bool FleetSlices::make_up_to_now(Entry& entry, const Moment& moment) {
     entry.clock.set(moment.now);
     pass(entry);
     entry.times->next = next_of(entry);
+    entry.knows_ends = false;
   }
   return make_up(entry, moment);
 }
@@ -251,19 +256,15 @@ void FleetSlices::begin_round(Nanos now) {
     entry.lock.lock();
     take_left_alone(entry);
     const bool due = make_up(entry, moment_of(entry));
-    if (due) {
-      entry.seen = round_;
-      entry.asked = entry.happened = true;
-      entry.clock.set(now);
-      entry.ends_alone = entry.slice->runs_alone();
-    }
-    if (due && !entry.ends_alone) {
-      pass(entry);
-      entry.slice->happen();
-    }
-    tell(entry);
-    if (entry.ends_alone) tell(entry.slice->passed_alone());
-    (due ? asked_ : early).push_back(index);
+    const bool known = entry.knows_ends && entry.ends_behind > now && entry.keeps_up == 0;
+    // What ends nothing can be made up for.
+    if (!due || (known && entry.ending.empty())) return early.push_back(index);
+    entry.seen = round_;
+    entry.asked = entry.happened = true;
+    entry.clock.set(now);
+    entry.ends = known;
+    if (!known) happen(entry);
+    asked_.push_back(index);
   });
   for (const std::size_t index : early) {
     set_due(index);
@@ -274,7 +275,7 @@ void FleetSlices::begin_round(Nanos now) {
 SimulatedSlice& FleetSlices::ask(std::size_t index) {
   Entry& entry = slices_[index];
   if (std::exchange(entry.asked, true)) {
-    if (std::exchange(entry.ends_alone, false)) entry.slice->happen();
+    if (std::exchange(entry.ends, false)) happen(entry);
     return *entry.slice;
   }
   entry.lock.lock();
@@ -290,7 +291,6 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
   }
   if (same_turn && entry.times->left_at.load() == now_) {
     due = take_left(entry);
-    tell(entry);
   } else {
     take_left_alone(entry);
     due = make_up_to_now(entry, moment_of(entry));
@@ -302,7 +302,6 @@ SimulatedSlice& FleetSlices::ask(std::size_t index) {
     entry.seen = round_;
     entry.clock.set(now_);
     pass(entry);
-    tell(entry);
     if (due) entry.slice->happen();
   }
   entry.happened = due;
@@ -326,7 +325,7 @@ bool FleetSlices::leave(std::size_t index, const engine::EngineCore::Alone& requ
   entry.times->left_at = now_;
   Nanos due = std::max(entry.ends_if_asked, now_ + Nanos(1));
   // Without a second thread it is known at once when a request ends that runs alone.
-  if (!helper_.joinable() && entry.ends_alone) run_event(entry);
+  if (!helper_.joinable() && entry.ends) run_event(entry);
   const bool idle = !helper_.joinable() && entry.times->next.load() == kNever;
   if (idle && begin_alone(entry)) due = entry.times->next.load();
   due_.set(static_cast<std::int64_t>(index), due);
@@ -351,8 +350,8 @@ void FleetSlices::start(const Told& told) {
 void FleetSlices::start_one(std::size_t index, const Told& told) {
   Entry& entry = slices_[index];
   entry.asked = false;
-  if (entry.ends_alone && entry.keeps_up == 0) return start_behind_alone(index, told);
-  if (std::exchange(entry.ends_alone, false)) entry.slice->happen();
+  if (entry.ends && entry.keeps_up == 0) return start_behind_ends(index, told);
+  if (std::exchange(entry.ends, false)) happen(entry);
   std::vector<request::Output> outputs;
   if (!entry.happened && entry.keeps_up == 0 && entry.slice->depends_on_itself()) {
     // Nothing of it shows before some step has ended: that can be made up for.
@@ -367,20 +366,27 @@ void FleetSlices::start_one(std::size_t index, const Told& told) {
     look_ahead(entry);
   }
   const Nanos at = entry.slice->tells_at();
+  for (const request::Output& output : outputs) record(entry, output, at);
   set_due(index);
   entry.lock.unlock();
   for (request::Output& output : outputs) told(output, at);
 }
 
-void FleetSlices::start_behind_alone(std::size_t index, const Told& told) {
+void FleetSlices::start_behind_ends(std::size_t index, const Told& told) {
   Entry& entry = slices_[index];
-  request::Output end = entry.slice->end_of_alone();
-  start_later(entry, now_);
-  entry.ends_if_asked = kNever;
+  ending_.assign(entry.ending.begin(), entry.ending.end());
+  entry.ends_if_asked = entry.ends_behind;
   entry.hung = false;
-  due_.set(static_cast<std::int64_t>(index), kNever);
+  start_later(entry, now_);
+  due_.set(static_cast<std::int64_t>(index), entry.ends_behind);
   entry.lock.unlock();
-  told(end, now_);
+  for (const RequestId request : ending_) {
+    request::Output end;
+    end.request = request;
+    end.finished = true;
+    end.reason = request::FinishReason::kLength;
+    told(end, now_);
+  }
 }
 
 void FleetSlices::set_due(std::size_t index) {
@@ -391,7 +397,8 @@ void FleetSlices::set_due(std::size_t index) {
     entry.ends_if_asked = entry.slice->ends_if_asked(now_);
     entry.hung = entry.slice->core().hung();
   }
-  if (entry.starts) due = std::max(due, now_ + Nanos(1));
+  const bool later = entry.starts || (entry.slice && entry.seen < round_);
+  if (later) due = std::max(due, now_ + Nanos(1));
   due_.set(static_cast<std::int64_t>(index), due);
 }
 
@@ -410,7 +417,6 @@ Nanos FleetSlices::finish(Nanos until) {
     }
     entry.clock.set(std::max(now_, until + Nanos(1)));
     last = std::max(last, pass(entry));
-    tell(entry);
   }
   return last;
 }

@@ -18,8 +18,10 @@
 // A second thread may let slices catch up while the fleet goes on. Each slice has a lock, which is
 // held from the time at which the slice is simulated until it has started what it can. With the
 // second thread a request can be left with its slice without simulating the slice: the slice takes
-// the request when it catches up with that instant. All results are reported on the caller's
-// thread, so the report does not depend on which thread was faster.
+// the request when it catches up with that instant. Nor is the slice simulated when requests end
+// there of which that was known before: the fleet is told, and the slice ends them when it catches
+// up. What slices answer is recorded by the thread that simulates them; sums are the same whichever
+// that was.
 #pragma once
 
 #include <algorithm>
@@ -40,14 +42,19 @@ namespace causeway::simulate {
 
 class FleetSlices {
  public:
+  // Of a request whose end was known before, the output has no more than that. Where there is a
+  // recorder, it has got what the outputs say.
   using Told = std::function<void(request::Output&, Nanos at)>;
   // Makes the request of this id. Called on any thread.
   using Make = std::function<request::Request(RequestId)>;
 
-  // Makes `most` slices, all of them closed. The recorder, which is borrowed, gets the outputs of
-  // slices that were behind. `helps`: start the second thread. `make`: makes requests that were
-  // left with slices.
-  FleetSlices(std::int64_t most, LatencyRecorder& recorder, bool helps, Make make);
+  // As many record.
+  static constexpr std::size_t kThreads = 2;
+
+  // Makes `most` slices, all of them closed. The recorder, which is borrowed, gets all outputs.
+  // Null: the caller is told all of them, so no slice may be able to stay behind. `helps`: start
+  // the second thread. `make`: makes requests that were left with slices.
+  FleetSlices(std::int64_t most, LatencyRecorder* recorder, bool helps, Make make);
   ~FleetSlices();
   FleetSlices(const FleetSlices&) = delete;
   FleetSlices& operator=(const FleetSlices&) = delete;
@@ -84,7 +91,8 @@ class FleetSlices {
   // The slice as it was when it was last simulated; null: it is not open.
   const SimulatedSlice* at(std::size_t index) const { return slices_[index].slice.get(); }
   std::int64_t size() const { return std::ssize(slices_); }
-  std::int64_t steps_passed() const { return steps_passed_; }
+  // After finish().
+  std::int64_t steps_passed() const;
 
  private:
   // A spin lock. It is held for microseconds, or by a thread whose work the other one would have to
@@ -97,19 +105,6 @@ class FleetSlices {
 
    private:
     std::atomic<bool> taken_{false};
-  };
-
-  // Something to be recorded: a part of an answer; or steps that were passed, of the first so many
-  // requests and ends that have not been recorded.
-  struct Note {
-    LatencyRecorder::Part part;
-    std::size_t requests = 0;
-    std::size_t ends = 0;
-  };
-  struct Notes {
-    std::vector<Note> notes;
-    std::vector<RequestId> requests;
-    std::vector<Nanos> ends;
   };
 
   // The instant and round with which a slice catches up.
@@ -141,11 +136,17 @@ class FleetSlices {
     ManualClock clock;
     std::unique_ptr<SimulatedSlice> slice;
     Times* times = nullptr;
-    Notes notes;  // with a second thread: what the slice produced while it was behind
+    std::size_t thread = kCaller;  // which has the lock
+    std::int64_t steps_passed = 0;
     // Before it catches up, the slice has to start what it can, as of the last ask(); and before
-    // that, the request that ran alone ends.
+    // that, what is due there happens: `ending` end, of which the fleet has been told.
     bool starts = false;
-    bool ends_alone = false;
+    bool ends = false;
+    // Whether it is known that `ending` end at the slice's next event, and all others behind it, at
+    // `ends_behind` at the earliest, whatever is asked. Holds from look_ahead() on.
+    bool knows_ends = false;
+    std::vector<RequestId> ending;
+    Nanos ends_behind;
     Left left;
     // Used by the caller's thread alone.
     std::int64_t seen = 0;  // the last round in which the slice was simulated
@@ -157,6 +158,8 @@ class FleetSlices {
     Nanos paused_until;
   };
 
+  static constexpr std::size_t kCaller = 0, kHelper = 1;
+
   // The body of the second thread.
   void help();
   bool make_up_some();
@@ -165,6 +168,8 @@ class FleetSlices {
   // was left.
   void run(Entry& entry);
   void run_event(Entry& entry);
+  // What is due on the slice at its clock's time happens.
+  void happen(Entry& entry);
   // Takes the request that was left. True: something else happened on the slice in that round.
   bool take_left(Entry& entry);
   // Takes the request that was left, if any, when nothing else is asked of the slice in that round.
@@ -177,11 +182,9 @@ class FleetSlices {
   void submit(Entry& entry, RequestId request, Nanos at);
   // Notes that the slice has to start what it can, as of `at`.
   static void start_later(Entry& entry, Nanos at);
-  // What a slice produced, for the recorder, which is told of it on the caller's thread.
-  void note(Entry& entry, const request::Output& output, Nanos at);
-  void note(Entry& entry, const SimulatedSlice::Passed& passed);
-  void tell(const SimulatedSlice::Passed& passed);
-  void tell(Entry& entry);
+  // What a slice produced is recorded with its lock.
+  void record(const Entry& entry, const request::Output& output, Nanos at);
+  void record(Entry& entry, const SimulatedSlice::Passed& passed);
   // Catches up with everything before `moment`, including earlier rounds of the same instant. True:
   // something is due in the present round.
   bool make_up(Entry& entry, const Moment& moment);
@@ -192,17 +195,18 @@ class FleetSlices {
   // the last of them ended.
   Nanos pass(Entry& entry);
   // The slice has started what it can: finds when it must be simulated next.
-  static void look_ahead(Entry& entry);
+  void look_ahead(Entry& entry);
+  void look_at_ends(Entry& entry);
   // The slice's next event, or the time at which one is heard of.
   static Nanos next_of(const Entry& entry);
   void set_due(std::size_t index);
   void start_one(std::size_t index, const Told& told);
-  // The same where a request that ran alone has ended, and nothing else was asked since.
-  void start_behind_alone(std::size_t index, const Told& told);
+  // The same where Entry::ends, and nothing else was asked since.
+  void start_behind_ends(std::size_t index, const Told& told);
   // Whether the slice would have started already, had something been due there in this round.
   bool had_turn(std::size_t index) const { return started_ || (starting_ && index < turn_); }
 
-  LatencyRecorder& recorder_;
+  LatencyRecorder* const recorder_;
   const bool helps_;
   const Make make_;
   std::vector<Times> times_;  // side by side, as the second thread looks at all of them
@@ -214,9 +218,9 @@ class FleetSlices {
   std::vector<std::size_t> asked_;  // slices that will start in start()
   std::vector<std::size_t> turns_;  // slices that start now, in order
   std::size_t turn_ = 0;            // index in turns_ of the slice that starts
+  std::vector<RequestId> ending_;   // of the slice that starts; kept for its capacity
   bool starting_ = false;           // start() is in progress
   bool started_ = false;            // start() has been called in this round
-  std::int64_t steps_passed_ = 0;
   std::atomic<Nanos> behind_{Nanos(0)};  // the second thread lets slices catch up to this time
   std::atomic<bool> stops_{false};
   std::thread helper_;

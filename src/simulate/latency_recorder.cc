@@ -1,43 +1,65 @@
 #include "simulate/latency_recorder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace causeway::simulate {
+namespace {
 
-LatencyRecorder::LatencyRecorder(const Workload& workload, const std::vector<std::string>& models,
-                                 bool keep)
-    : workload_(workload), served_(keep ? workload.size() : 0), place_of_(workload.size(), -1) {
-  for (const std::string& name : models) models_.push_back({name, {}});
+void add(const LatencyReport& part, LatencyReport& sum) {
+  sum.ttft.merge(part.ttft);
+  sum.tpot.merge(part.tpot);
+  sum.tbt.merge(part.tbt);
+  sum.e2e.merge(part.e2e);
+  sum.requests += part.requests;
+  sum.refused += part.refused;
+  sum.completed += part.completed;
+  sum.errors += part.errors;
+  sum.cancelled += part.cancelled;
+  sum.slo_ttft_met += part.slo_ttft_met;
+  sum.slo_tpot_met += part.slo_tpot_met;
+  sum.slo_both_met += part.slo_both_met;
+  sum.slo_pauses_met += part.slo_pauses_met;
+  sum.slo_all_met += part.slo_all_met;
+  sum.gaps_met += part.gaps_met;
+  sum.output_tokens += part.output_tokens;
+}
+
+}  // namespace
+
+LatencyRecorder::LatencyRecorder(const Workload& workload, std::vector<std::string> models,
+                                 bool keep, std::size_t threads)
+    : workload_(workload),
+      names_(std::move(models)),
+      served_(keep ? workload.size() : 0),
+      lives_(workload.size()),
+      tallies_(threads) {
+  CAUSEWAY_CHECK(threads > 0, "at least one thread records");
+  for (Tally& tally : tallies_) tally.models.resize(names_.size());
 }
 
 void LatencyRecorder::arrived(std::int64_t index) {
-  const Arrival& arrival = workload_[static_cast<std::size_t>(index)];
-  models_[arrival.model].second.requests += 1;
-  std::int32_t& place = place_of_[static_cast<std::size_t>(index)];
-  CAUSEWAY_CHECK(place < 0, "a request arrives twice");
-  if (free_.empty()) {
-    place = static_cast<std::int32_t>(live_.size());
-    live_.emplace_back();
-  } else {
-    place = free_.back();
-    free_.pop_back();
-  }
-  Live& begun = live_[static_cast<std::size_t>(place)];
-  begun = {};
-  begun.arrival = &arrival;
+  Life& life = lives_[static_cast<std::size_t>(index)];
+  CAUSEWAY_CHECK(life.tokens == Life::kNotLive, "a request arrives twice");
+  life.tokens = 0;
+  tallies_[0].live += 1;
+  report_of(RequestId(index), tallies_[0]).requests += 1;
 }
 
-LatencyRecorder::Live& LatencyRecorder::live(RequestId request) {
-  const bool known = request.value >= 0 && request.value < std::ssize(place_of_);
-  const std::int32_t place = known ? place_of_[static_cast<std::size_t>(request.value)] : -1;
-  CAUSEWAY_CHECK(place >= 0, "a request that does not live is answered, or refused");
-  return live_[static_cast<std::size_t>(place)];
+LatencyRecorder::Life& LatencyRecorder::life_of(RequestId request) {
+  const bool known = request.value >= 0 && request.value < std::ssize(lives_);
+  CAUSEWAY_CHECK(known, "a request that is not of the workload is answered, or refused");
+  Life& life = lives_[static_cast<std::size_t>(request.value)];
+  CAUSEWAY_CHECK(life.tokens != Life::kNotLive,
+                 "a request that does not live is answered, or refused");
+  return life;
 }
 
-void LatencyRecorder::end(RequestId request) {
-  free_.push_back(std::exchange(place_of_[static_cast<std::size_t>(request.value)], -1));
+void LatencyRecorder::end(RequestId request, Tally& tally) {
+  life_of(request).tokens = Life::kNotLive;
+  tally.live -= 1;
 }
 
 void LatencyRecorder::keep_end(RequestId request, Nanos now, const std::string& failure) {
@@ -48,110 +70,123 @@ void LatencyRecorder::keep_end(RequestId request, Nanos now, const std::string& 
 }
 
 void LatencyRecorder::refused(RequestId request, Nanos now, bool cancelled) {
-  LatencyReport& report = report_of(live(request));
-  (cancelled ? report.cancelled : report.refused) += 1;
-  keep_end(request, now, cancelled ? "cancelled" : "refused");
-  end(request);
+  refused(request, now, cancelled, tallies_[0]);
 }
 
-void LatencyRecorder::record_end(const Live& live, Nanos now) {
-  LatencyReport& report = report_of(live);
-  const Nanos ttft = live.first_token - live.arrival->at;
-  const bool ttft_met = ttft <= live.arrival->slo.ttft;
+void LatencyRecorder::refused(RequestId request, Nanos now, bool cancelled, Tally& tally) {
+  LatencyReport& report = report_of(request, tally);
+  (cancelled ? report.cancelled : report.refused) += 1;
+  keep_end(request, now, cancelled ? "cancelled" : "refused");
+  end(request, tally);
+}
+
+void LatencyRecorder::record_end(RequestId request, const Life& life, Nanos now,
+                                 Tally& tally) const {
+  const Arrival& arrival = arrival_of(request);
+  LatencyReport& report = report_of(request, tally);
+  const Nanos ttft = life.first_token - arrival.at;
+  const bool ttft_met = ttft <= arrival.slo.ttft;
   bool tpot_met = true;
   report.completed += 1;
   report.ttft.record(ttft.count);
-  report.e2e.record((now - live.arrival->at).count);
-  if (live.tokens > 1) {
-    const Nanos tpot = (live.last_token - live.first_token) / (live.tokens - 1);
+  report.e2e.record((now - arrival.at).count);
+  if (life.tokens > 1) {
+    const Nanos tpot = (life.last_token - life.first_token) / (life.tokens - 1);
     report.tpot.record(tpot.count);
-    tpot_met = tpot <= live.arrival->slo.tpot;
+    tpot_met = tpot <= arrival.slo.tpot;
   }
   report.slo_ttft_met += ttft_met;
   report.slo_tpot_met += tpot_met;
   report.slo_both_met += ttft_met && tpot_met;
   constexpr std::int64_t kGapsForOneLate = 100;
-  const bool pauses_met = live.late_gaps * kGapsForOneLate <= live.tokens - 1;
+  const bool pauses_met = life.late_gaps * kGapsForOneLate <= life.tokens - 1;
   report.slo_pauses_met += pauses_met;
   report.slo_all_met += ttft_met && pauses_met;
 }
 
 // Between the last token and one that comes now.
-void LatencyRecorder::record_gap(Live& live, LatencyReport& report, Nanos now) {
+void LatencyRecorder::record_gap(Life& life, const Arrival& arrival, LatencyReport& report,
+                                 Nanos now) {
   // A slice that is lost may have told later than the next one does.
-  const Nanos gap = std::max(Nanos(0), now - live.last_token);
-  const bool met = gap <= live.arrival->slo.tpot;
+  const Nanos gap = std::max(Nanos(0), now - life.last_token);
+  const bool met = gap <= arrival.slo.tpot;
   report.tbt.record(gap.count);
   report.gaps_met += met;
-  live.late_gaps += !met;
+  life.late_gaps += !met;
 }
 
 // Of the part as a whole: a step gives a request one token.
-void LatencyRecorder::record_tokens(const Part& part, Live& live) {
+void LatencyRecorder::record_tokens(const Part& part, Life& life, Tally& tally) const {
   if (part.tokens == 0) return;
-  LatencyReport& report = report_of(live);
-  if (live.tokens == 0) {
-    live.first_token = part.at;
+  LatencyReport& report = report_of(part.request, tally);
+  if (life.tokens == 0) {
+    life.first_token = part.at;
   } else {
-    record_gap(live, report, part.at);
+    record_gap(life, arrival_of(part.request), report, part.at);
   }
-  live.last_token = part.at;
-  live.tokens += part.tokens;
+  life.last_token = part.at;
+  life.tokens += static_cast<std::int32_t>(part.tokens);
   report.output_tokens += part.tokens;
 }
 
-void LatencyRecorder::record(const Part& part) {
-  Live& live = this->live(part.request);
-  record_tokens(part, live);
-  if (part.switched >= Nanos(0)) switches_.record(part.switched.count);
+void LatencyRecorder::record(const Part& part, std::size_t thread) {
+  Tally& tally = tallies_[thread];
+  Life& life = life_of(part.request);
+  record_tokens(part, life, tally);
+  if (part.switched >= Nanos(0)) tally.switches.record(part.switched.count);
   if (!served_.empty()) {
     std::vector<Nanos>& times = served_[static_cast<std::size_t>(part.request.value)].token_times;
-    if (times.empty()) times.reserve(static_cast<std::size_t>(live.arrival->output.count));
+    if (times.empty()) {
+      times.reserve(static_cast<std::size_t>(arrival_of(part.request).output.count));
+    }
     times.insert(times.end(), static_cast<std::size_t>(part.tokens), part.at);
   }
   if (!part.finished) return;
-  last_end_ = part.at;
+  tally.last_end = std::max(tally.last_end, part.at);
   if (part.reason == request::FinishReason::kCancelled) {
-    return refused(part.request, part.at, /*cancelled=*/true);
+    return refused(part.request, part.at, /*cancelled=*/true, tally);
   }
   const bool failed = part.reason == request::FinishReason::kError;
   keep_end(part.request, part.at, failed ? "error" : "");
   if (failed) {
-    report_of(live).errors += 1;
+    report_of(part.request, tally).errors += 1;
   } else {
-    record_end(live, part.at);
+    record_end(part.request, life, part.at, tally);
   }
-  end(part.request);
+  end(part.request, tally);
 }
 
-// Those that gaps_ holds, behind its last token.
-void LatencyRecorder::record_gaps(Live& live, LatencyReport& report) {
-  report.tbt.record(gaps_);
-  const std::int64_t most = live.arrival->slo.tpot.count;
+// Behind its last token.
+void LatencyRecorder::record_gaps(Life& life, const Arrival& arrival, LatencyReport& report,
+                                  std::span<const std::int64_t> gaps) {
+  report.tbt.record(gaps);
+  const std::int64_t most = arrival.slo.tpot.count;
   const auto late =
-      std::count_if(gaps_.begin(), gaps_.end(), [most](std::int64_t gap) { return gap > most; });
-  report.gaps_met += std::ssize(gaps_) - late;
-  live.late_gaps += late;
+      std::count_if(gaps.begin(), gaps.end(), [most](std::int64_t gap) { return gap > most; });
+  report.gaps_met += std::ssize(gaps) - late;
+  life.late_gaps += static_cast<std::int32_t>(late);
 }
 
 void LatencyRecorder::record_tokens(std::span<const RequestId> requests,
-                                    std::span<const Nanos> times) {
+                                    std::span<const Nanos> times, std::size_t thread) {
   if (times.empty()) return;
-  gaps_.clear();
+  Tally& tally = tallies_[thread];
+  tally.gaps.clear();
   for (std::size_t i = 1; i < times.size(); ++i) {
-    gaps_.push_back((times[i] - times[i - 1]).count);
+    tally.gaps.push_back((times[i] - times[i - 1]).count);
   }
   for (const RequestId request : requests) {
-    Live& live = this->live(request);
-    LatencyReport& report = report_of(live);
-    if (live.tokens > 0) {
-      record_gap(live, report, times.front());
+    Life& life = life_of(request);
+    const Arrival& arrival = arrival_of(request);
+    LatencyReport& report = report_of(request, tally);
+    if (life.tokens > 0) {
+      record_gap(life, arrival, report, times.front());
     } else {
-      live.first_token = times.front();
+      life.first_token = times.front();
     }
-    record_gaps(live, report);
-    live.tokens += std::ssize(times);
-    live.last_token = times.back();
+    record_gaps(life, arrival, report, tally.gaps);
+    life.tokens += static_cast<std::int32_t>(times.size());
+    life.last_token = times.back();
     report.output_tokens += std::ssize(times);
     if (served_.empty()) continue;
     std::vector<Nanos>& all = served_[static_cast<std::size_t>(request.value)].token_times;
@@ -159,27 +194,40 @@ void LatencyRecorder::record_tokens(std::span<const RequestId> requests,
   }
 }
 
+std::int64_t LatencyRecorder::live() const {
+  std::int64_t live = 0;
+  for (const Tally& tally : tallies_) live += tally.live;
+  return live;
+}
+
+Nanos LatencyRecorder::last_end() const {
+  Nanos last;
+  for (const Tally& tally : tallies_) last = std::max(last, tally.last_end);
+  return last;
+}
+
+LatencyRecorder::Models LatencyRecorder::models() const {
+  Models models;
+  models.reserve(names_.size());
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    LatencyReport& report = models.emplace_back(names_[i], LatencyReport()).second;
+    for (const Tally& tally : tallies_) add(tally.models[i], report);
+  }
+  return models;
+}
+
 LatencyReport LatencyRecorder::total() const {
   LatencyReport total;
-  for (const auto& [name, report] : models_) {
-    total.ttft.merge(report.ttft);
-    total.tpot.merge(report.tpot);
-    total.tbt.merge(report.tbt);
-    total.e2e.merge(report.e2e);
-    total.requests += report.requests;
-    total.refused += report.refused;
-    total.completed += report.completed;
-    total.errors += report.errors;
-    total.cancelled += report.cancelled;
-    total.slo_ttft_met += report.slo_ttft_met;
-    total.slo_tpot_met += report.slo_tpot_met;
-    total.slo_both_met += report.slo_both_met;
-    total.slo_pauses_met += report.slo_pauses_met;
-    total.slo_all_met += report.slo_all_met;
-    total.gaps_met += report.gaps_met;
-    total.output_tokens += report.output_tokens;
+  for (const Tally& tally : tallies_) {
+    for (const LatencyReport& report : tally.models) add(report, total);
   }
   return total;
+}
+
+Histogram LatencyRecorder::switches() const {
+  Histogram switches;
+  for (const Tally& tally : tallies_) switches.merge(tally.switches);
+  return switches;
 }
 
 }  // namespace causeway::simulate

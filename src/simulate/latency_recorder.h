@@ -45,16 +45,19 @@ struct ServedRequest {
   std::string failure = "unfinished";
 };
 
-// Requests are identified by their places in the workload.
+// Requests are identified by their places in the workload. Several threads may record, each with a
+// number of its own, but not of the same request at the same time. What they have recorded is added
+// up when it is asked for, which no thread may do while another one records.
 class LatencyRecorder {
  public:
   using Models = std::vector<std::pair<std::string, LatencyReport>>;
 
   // The workload is borrowed. `models`: their names, by index. `keep`: also keep each request's
-  // result.
-  LatencyRecorder(const Workload& workload, const std::vector<std::string>& models,
-                  bool keep = false);
+  // result. `threads`: how many may record.
+  LatencyRecorder(const Workload& workload, std::vector<std::string> models, bool keep = false,
+                  std::size_t threads = 1);
 
+  // These two are for the first thread.
   void arrived(std::int64_t index);
   // The request ends at `now` without having been served, or because its client has left.
   void refused(RequestId request, Nanos now, bool cancelled = false);
@@ -76,49 +79,63 @@ class LatencyRecorder {
           finished(output.finished),
           reason(output.reason) {}
   };
-  void record(const Part& part);
+  void record(const Part& part, std::size_t thread = 0);
   void record(const request::Output& output, Nanos now) { record(Part(output, now)); }
   // Each of the requests got a token at each of these times.
-  void record_tokens(std::span<const RequestId> requests, std::span<const Nanos> times);
+  void record_tokens(std::span<const RequestId> requests, std::span<const Nanos> times,
+                     std::size_t thread = 0);
 
-  std::int64_t live() const { return std::ssize(live_) - std::ssize(free_); }
-  Nanos last_end() const { return last_end_; }
-  const Models& models() const { return models_; }
+  // Requests that have arrived and not ended.
+  std::int64_t live() const;
+  // When the last of the requests that were answered ended.
+  Nanos last_end() const;
+  Models models() const;
   LatencyReport total() const;
   // Call it at the end. By place in the workload; empty unless results are kept.
   std::vector<ServedRequest> take_served() { return std::move(served_); }
   // In ns, from a request that found weights missing to the first token of its model.
-  const Histogram& switches() const { return switches_; }
+  Histogram switches() const;
 
  private:
-  struct Live {
-    const Arrival* arrival = nullptr;
+  // A request.
+  struct Life {
+    static constexpr std::int32_t kNotLive = -1;
+
     Nanos first_token;
     Nanos last_token;
-    std::int64_t tokens = 0;
-    std::int64_t late_gaps = 0;
+    std::int32_t tokens = kNotLive;
+    std::int32_t late_gaps = 0;
+  };
+  // What a thread has recorded.
+  struct Tally {
+    std::vector<LatencyReport> models;
+    Histogram switches;
+    std::int64_t live = 0;  // arrivals less ends: with several threads only the sum says something
+    Nanos last_end;
+    std::vector<std::int64_t> gaps;  // between the tokens of calm steps; kept for its capacity
   };
 
-  LatencyReport& report_of(const Live& live) { return models_[live.arrival->model].second; }
-  Live& live(RequestId request);
-  void end(RequestId request);
-  void record_tokens(const Part& part, Live& live);
-  static void record_gap(Live& live, LatencyReport& report, Nanos now);
-  void record_gaps(Live& live, LatencyReport& report);
-  void record_end(const Live& live, Nanos now);
+  const Arrival& arrival_of(RequestId request) const {
+    return workload_[static_cast<std::size_t>(request.value)];
+  }
+  LatencyReport& report_of(RequestId request, Tally& tally) const {
+    return tally.models[arrival_of(request).model];
+  }
+  Life& life_of(RequestId request);
+  void refused(RequestId request, Nanos now, bool cancelled, Tally& tally);
+  void end(RequestId request, Tally& tally);
+  void record_tokens(const Part& part, Life& life, Tally& tally) const;
+  static void record_gap(Life& life, const Arrival& arrival, LatencyReport& report, Nanos now);
+  static void record_gaps(Life& life, const Arrival& arrival, LatencyReport& report,
+                          std::span<const std::int64_t> gaps);
+  void record_end(RequestId request, const Life& life, Nanos now, Tally& tally) const;
   void keep_end(RequestId request, Nanos now, const std::string& failure);
 
   const Workload& workload_;
-  Models models_;
+  const std::vector<std::string> names_;  // of the models
   std::vector<ServedRequest> served_;
-  Histogram switches_;
-  // Requests that live, in places that others have had before; and by request its place: -1: it
-  // does not live.
-  std::vector<Live> live_;
-  std::vector<std::int32_t> free_;  // of the places
-  std::vector<std::int32_t> place_of_;
-  std::vector<std::int64_t> gaps_;  // between the tokens of calm steps; kept for its capacity
-  Nanos last_end_;
+  std::vector<Life> lives_;     // by request
+  std::vector<Tally> tallies_;  // by thread
 };
 
 }  // namespace causeway::simulate

@@ -219,20 +219,6 @@ void SimulatedSlice::wait_alone() {
   alone_ = Alone{.request = waiting->request, .came = waiting->came, .submitted = true};
 }
 
-request::Output SimulatedSlice::end_of_alone() const {
-  CAUSEWAY_CHECK(alone_ && clock_.now() == alone_steps_.told.back(),
-                 "a request is not alone to its end");
-  request::Output output;
-  output.request = alone_->request.request;
-  output.tokens.emplace_back().token = executor_.last_token(alone_->request);
-  output.finished = true;
-  output.reason = request::FinishReason::kLength;
-  if (alone_->submitted) {
-    output.switched = core_.switch_alone(alone_->request, alone_steps_.first_token);
-  }
-  return output;
-}
-
 void SimulatedSlice::end_alone() {
   const Alone alone = *std::exchange(alone_, std::nullopt);
   const SimulatedExecutor::AloneSteps& steps = alone_steps_;

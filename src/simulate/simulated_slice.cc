@@ -256,6 +256,36 @@ Nanos SimulatedSlice::ends_if_asked(Nanos now) const {
                          [this](ModelId model) { return executor_.step_least(model); });
 }
 
+bool SimulatedSlice::ends_next(Nanos next, std::vector<RequestId>& requests) const {
+  requests.clear();
+  if (!depends_on_itself_) return false;
+  if (alone_) {
+    requests.push_back(alone_->request.request);
+    return true;
+  }
+  if (!ahead_.empty()) {
+    // Calm steps end before one of their requests does, unless it is the only one.
+    if (last_ahead_) core_.calm_requests(requests);
+    return true;
+  }
+  const std::optional<Nanos> step = executor_.next_event();
+  if (!step || *step > next) {
+    const std::optional<Nanos> wakeup = core_.next_wakeup();
+    return !wakeup || *wakeup > next;
+  }
+  // When a step is launched, or two have ended meanwhile, it shows only then which one is heard of.
+  const std::optional<Nanos> ends = executor_.item_ends_at();
+  return ends == step && core_.ends_with_step(requests);
+}
+
+Nanos SimulatedSlice::ends_behind(Nanos next, std::span<const RequestId> ending) const {
+  if (alone_) return kNever;
+  if (!ahead_.empty()) return last_ahead_ ? kNever : after_ahead_;
+  return core_.ends_from(
+      {.next = next, .second = next}, [this](ModelId model) { return executor_.step_least(model); },
+      ending);
+}
+
 std::optional<Nanos> SimulatedSlice::next_event() const {
   if (alone_) return alone_steps_.told.back();
   if (!ahead_.empty()) return ahead_.back();

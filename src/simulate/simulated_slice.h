@@ -78,13 +78,12 @@ class SimulatedSlice {
   // Something else is asked of the slice before that request ends. The caller must then submit it
   // as of the time at which it came, unless it was submitted, and simulate what happens meanwhile.
   Alone stop_alone() { return *std::exchange(alone_, std::nullopt); }
-  // The end of that request is the next event, and comes now: these are its tokens but the last,
-  // with their times, and its end. happen() then has its effect, without outputs of its own.
+  // The end of that request is the next event: these are its tokens but the last, with their times.
+  // happen() then has the effect of all its steps, and one output, the last.
   Passed passed_alone() const {
     return {{&alone_->request.request, 1},
             std::span(alone_steps_.told).first(alone_steps_.told.size() - 1)};
   }
-  request::Output end_of_alone() const;
   // With the fast-forward: no faults happen at random, and no other slices use the same link or
   // memory.
   bool depends_on_itself() const { return depends_on_itself_; }
@@ -94,6 +93,11 @@ class SimulatedSlice {
   Nanos ends_from(Nanos next) const;
   // The same, for the present requests, whatever is asked of the slice from `now` on.
   Nanos ends_if_asked(Nanos now) const;
+  // Replaces `requests` with those that end at the next event, which is at `next`. False: this
+  // cannot be known before happen().
+  bool ends_next(Nanos next, std::vector<RequestId>& requests) const;
+  // Then: the earliest time at which another request may end, whatever is asked of the slice.
+  Nanos ends_behind(Nanos next, std::span<const RequestId> ending) const;
   // A time shorter than any step of the model, which must be there. Any thread, except while models
   // are added or removed.
   Nanos step_least(ModelId model) const { return executor_.step_least(model); }
