@@ -123,6 +123,8 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
     if (trouble == nullptr) continue;
     links_[static_cast<std::size_t>(trouble->machine)].rates.add(
         fault.at, fault.at + trouble->lasts, trouble->share);
+    for (SharedLink& link : links_) link.watched = true;
+    links_at_ = Nanos(0);
   }
   if (options.gpu_parts) {
     const bool one_by_one = !options.faults.empty();
@@ -305,6 +307,7 @@ bool FleetSimulation::next_instant() {
   befall();
   look_after_slices();
   while (arrived_ < workload_.size() && workload_[arrived_].at <= clock_.now()) arrive();
+  tell_links();
   end_loads();
   change_slices();
   if (wakeup <= clock_.now()) tell(fleet::Woken{});

@@ -180,6 +180,7 @@ class FleetSimulation {
   void tell_losses();
   void look_after_slices();
   Nanos next_of_slices() const;
+  void tell_links();
   void change_slices();
   void look_at_demand();
   bool begin_resize(const MachineResize& change);
@@ -239,6 +240,7 @@ class FleetSimulation {
   bool asked_to_leave_ = false, all_left_ = false;
 
   std::optional<GpuParts> parts_;  // with options_.gpu_parts only
+  Nanos links_at_ = kNever;  // when the fleet is told next what links gave
   SharedMemory memory_;
   std::vector<Nanos> targets_;  // by model: the target for the time between tokens
   Nanos look_at_;

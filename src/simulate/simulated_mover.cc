@@ -273,6 +273,9 @@ void SimulatedMover::queue(Pending pending) {
     set_end(place->command, free);
     if (shared_ != nullptr) shared_->uses.push_back({begins, free});
   }
+    if (shared_ != nullptr && shared_->watched) {
+      shared_->carried.push_back({.end = free, .took = free - begins, .bytes = place->bytes});
+    }
   if (shared_ == nullptr) return;
   shared_->free = free;
   while (!shared_->uses.empty() && shared_->uses.front().end <= now) shared_->uses.pop_front();

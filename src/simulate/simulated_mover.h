@@ -71,6 +71,17 @@ struct SharedLink {
   LinkRates rates = {};      // over time, shares of the movers' rate
   Bytes submitted = {};      // by all copies to devices so far
 };
+  // Where it is watched: the copies to devices of which no observation has told.
+  struct Carried {
+    Nanos end;
+    Nanos took;
+    Bytes bytes;
+  };
+  bool watched = false;
+  std::deque<Carried> carried = {};  // in the order of their ends
+  // Steps that read at home with an α, by slice, in shares of the rate at which one alone does.
+  SharedMemory readers = SharedMemory(1);
+  int readers_known = 0;
 
 class SimulatedMover final : public weights::WeightMover {
  public:
