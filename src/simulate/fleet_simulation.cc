@@ -361,6 +361,8 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
   sum.device.weights_wait += one.device.weights_wait;
   sum.device.home_read += one.device.home_read;
   sum.device.busy += one.device.busy / slices_open();
+  sum.device.alpha_steps += one.device.alpha_steps;
+  sum.device.alpha_sum += one.device.alpha_sum;
   sum.weights.arrivals += one.weights.arrivals;
   sum.weights.failures += one.weights.failures;
   sum.weights.evictions += one.weights.evictions;
