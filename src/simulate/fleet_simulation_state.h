@@ -194,6 +194,9 @@ class FleetSimulation {
 
   void add_to(const SimulatedSlice& slice, SimulationReport& sum) const;
   std::int64_t slices_open() const;
+  // Notes what links have carried, once a second.
+  void note_carried();
+  FleetCarried carried_now() const;
 
   const ModelShape& shape(ModelId model) const {
     return options_.slice.models[static_cast<std::size_t>(model.value)];
@@ -237,14 +240,15 @@ class FleetSimulation {
   Nanos paused_until_;
   std::optional<Resizing> resizing_;
   std::int64_t slices_lost_ = 0;
+  Nanos links_at_ = kNever;  // when the fleet is told next what links gave
   bool asked_to_leave_ = false, all_left_ = false;
 
   std::optional<GpuParts> parts_;  // with options_.gpu_parts only
-  Nanos links_at_ = kNever;  // when the fleet is told next what links gave
   SharedMemory memory_;
   std::vector<Nanos> targets_;  // by model: the target for the time between tokens
   Nanos look_at_;
   SimulationReport past_;  // the counters of closed slices
+  std::vector<FleetCarried> carried_;
 };
 
 }  // namespace causeway::simulate
