@@ -28,6 +28,7 @@ class EngineSlice final : public FleetSlice {
   Status detach(ModelId model, Nanos timeout) override;
   std::vector<RequestId> suspects() const override { return slice_.engine().struck(); }
   Bytes link_bytes() const override { return slice_.link_bytes(); }
+  Nanos link_busy() const override { return slice_.link_busy(); }
 
  private:
   Nanos predicted_tpot(const engine::ModelFacts& facts) const;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 
@@ -65,6 +67,24 @@ class StreamingSlice final : public testing::IdleSlice {
 
  private:
   SerialSink& sink_;
+};
+
+// Says what it is told to say of its link.
+class MeteredSlice final : public testing::IdleSlice {
+ public:
+  Result<AttachedModel> attach(const CatalogueEntry&, const ModelSource&, bool) override {
+    attached += 1;
+    return AttachedModel{};
+  }
+  Bytes link_bytes() const override { return Bytes(bytes.load()); }
+  Nanos link_busy() const override {
+    looks += 1;
+    return Nanos(busy.load());
+  }
+
+  std::atomic<int> attached = 0;
+  std::atomic<std::int64_t> bytes = 0, busy = 0;
+  mutable std::atomic<int> looks = 0;
 };
 
 class ExpectationTest : public ::testing::Test {
@@ -150,6 +170,34 @@ TEST_F(ExpectationTest, BestEffortIsToldWithTheTimeOfAToken) {
   for (const std::int64_t id : {1, 2}) first.end(id);
   EXPECT_FALSE(fleet_->status(ModelId(0)).best_effort) << "nothing is asked for";
   EXPECT_EQ(fleet_->status(ModelId(0)).predicted_tpot, Nanos(0));
+  fleet_.reset();
+}
+
+// Once a second it is looked what links give.
+TEST_F(ExpectationTest, WhereALinkIsSeenToBeSlowNothingIsPlacedNext) {
+  add_model(0).spec.weights = Bytes(300'000'000);
+  OrderedHome home(Bytes(100));
+  MeteredSlice first, second;
+  FleetSlices slices;
+  slices.slices = {&first, &second};
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    slices.specs.push_back({.link = LinkId(gpu), .memory = gib(1)});
+    slices.links.push_back({.bytes_per_second = 1e9});
+  }
+  ManualClock clock{seconds(1000)};
+  start(home, {.load_ahead = false, .clock = &clock}, std::move(slices));
+  for (int i = 0; i < 6; ++i) {
+    const int seen = first.looks;
+    if (i > 0) {
+      first.bytes += 200'000'000;
+      first.busy += seconds(2).count;
+    }
+    clock.advance(seconds(3));
+    ASSERT_TRUE(comes([&] { return first.looks > seen; }));
+  }
+  ASSERT_TRUE(fleet_->submit(request(1)).ok());
+  ASSERT_TRUE(comes([&] { return first.attached + second.attached > 0; }));
+  EXPECT_EQ(second.attached, 1) << "without that it would be the first";
   fleet_.reset();
 }
 

@@ -1,6 +1,7 @@
 #include "fleet/fleet_core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -66,6 +67,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
                    "idle models that take nothing of a slice have no places to count");
     slices.emplace_back().spec = slice;
   }
+  for (const LinkSpec& link : view.links()) meters.emplace_back(link.bytes_per_second);
 }
 
 Nanos FleetCore::State::onset_of(const RequestArrived& event) const {
@@ -179,6 +181,20 @@ void FleetCore::State::on(const RequestEnded& event) {
   was_held ? held -= 1 : model.running -= 1;
   touch(model);
   forget(event.request);
+}
+
+// Small changes are left out, since a change has the index renew all slices of the link.
+void FleetCore::State::on(const LinkSeen& event) {
+  constexpr double kNoticed = 0.02;
+  CAUSEWAY_CHECK(event.link.valid() && event.link.value < std::ssize(meters),
+                 "a link of this fleet");
+  RateMeter& meter = meters[static_cast<std::size_t>(event.link.value)];
+  meter.see(event.moved, event.busy, now);
+  const double counted = view.links()[static_cast<std::size_t>(event.link.value)].bytes_per_second;
+  const bool whole = meter.rate() == meter.profile() && counted != meter.profile();
+  if (whole || std::abs(meter.rate() - counted) > kNoticed * counted) {
+    view.set_link_rate(event.link, meter.rate());
+  }
 }
 
 void FleetCore::State::on(const ModelWanted& event) {
@@ -558,6 +574,12 @@ bool FleetCore::asleep() const {
 }
 Bytes FleetCore::host_used() const { return state_->host_there(); }
 Bytes FleetCore::host_budget() const { return state_->host_budget.value_or(Bytes(0)); }
+double FleetCore::link_rate(LinkId link) const {
+  return state_->view.links().at(static_cast<std::size_t>(link.value)).bytes_per_second;
+}
+
+LinkId FleetCore::link_of(SliceId slice) const { return state_->slice_of(slice).spec.link; }
+
 const FleetCounters& FleetCore::counters() const { return state_->counters; }
 
 }  // namespace causeway::fleet

@@ -117,6 +117,10 @@ class FleetCore {
   // The expected time per token, from the sums of the demands on its slice and link; zero while the
   // model is on no slice. When it exceeds the target the model is served by best effort.
   Nanos predicted_tpot(ModelId id) const;
+  // With which the placement counts, in bytes a second: the lesser of the spec's and of what was
+  // seen (LinkSeen).
+  double link_rate(LinkId link) const;
+  LinkId link_of(SliceId slice) const;  // invalid: it has none
   std::int64_t models() const;   // including removed ones
   std::int64_t waiting() const;  // held requests
   bool resizing() const;         // from ResizeWanted to SlicesChanged

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "fleet/fleet_core.h"
 #include "fleet/fleet_view.h"
+#include "fleet/rate_meter.h"
 #include "fleet/steady_time.h"
 #include "fleet/unload.h"
 
@@ -129,6 +130,7 @@ class FleetCore::State {
   void on(const ResizeWanted& event);
   void on(const SlicesChanged& event);
   void on(const LoaderStalled& event);
+  void on(const LinkSeen& event);
   void on(const Stopped& event);
   void on(const Woken& event);
 
@@ -275,6 +277,7 @@ class FleetCore::State {
   // By phase: the number of models in it.
   std::array<std::int64_t, static_cast<std::size_t>(ModelPhase::kDropping) + 1> in_phase = {};
   FleetView view;                 // of models that take something of their slice
+  std::vector<RateMeter> meters;  // of what links give, by LinkId
   std::vector<ModelId> changed;   // models that changed since the sums were last brought up to date
   Bytes there_sum, reserved_sum;  // of host memory, by all models
   // Models that may leave host memory without draining, the cheapest to bring back first, as of the

@@ -143,6 +143,15 @@ struct CatalogueRead {
 struct LoaderStalled {
   Error why;
 };
+// What was seen of a link since the last such event: bytes of weights that have crossed it, and for
+// how long some were on their way. It is told every second or so, also when nothing crossed; the
+// placement then counts with what the link gives (rate_meter.h). No measurement is wrong: what
+// cannot be is left out.
+struct LinkSeen {
+  LinkId link;
+  Bytes moved;
+  Nanos busy;
+};
 // The fleet stops for good: held requests end, and new ones are refused.
 struct Stopped {};
 // The time of next_wakeup() has come.
@@ -151,8 +160,8 @@ struct Woken {};
 using Event =
     std::variant<RequestArrived, RequestCancelled, RequestEnded, RequestWithdrawn, ModelWanted,
                  Measured, LoadEnded, UnloadEnded, DropEnded, SliceLost, SliceReturned,
-                 ResizeWanted, SlicesChanged, LoaderStalled, Stopped, Woken, LoadAsked, UnloadAsked,
-                 PinAsked, SleepAsked, WakeAsked, ReloadAsked, CatalogueRead>;
+                 ResizeWanted, SlicesChanged, LoaderStalled, LinkSeen, Stopped, Woken, LoadAsked,
+                 UnloadAsked, PinAsked, SleepAsked, WakeAsked, ReloadAsked, CatalogueRead>;
 
 // Hands the request to the slice, which ends it unless the slice is lost. A request of a lost slice
 // may be routed again, and continues after the part of its answer that was delivered.

@@ -49,6 +49,8 @@ class FleetSlice : public engine::SliceHandle {
 
   // The bytes of weights that have come from host memory since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
+  // The time for which such bytes were on their way; zero: not known. Any thread.
+  virtual Nanos link_busy() const { return Nanos(0); }
 };
 
 }  // namespace causeway::fleet

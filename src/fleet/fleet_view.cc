@@ -61,6 +61,13 @@ void FleetView::set_slice(SliceId id, const SliceSpec& spec) {
   added ? (void)(index_ = FleetIndex(size())) : index_.touch(id);
 }
 
+void FleetView::set_link_rate(LinkId id, double bytes_per_second) {
+  CAUSEWAY_DCHECK(id.valid() && id.value < std::ssize(links_), "no such link");
+  const auto link = static_cast<std::size_t>(id.value);
+  links_[link].bytes_per_second = bytes_per_second;
+  for (const SliceId slice : slices_of_link_[link]) index_.touch(slice);
+}
+
 const FleetIndex& FleetView::index() const {
   index_.bring_up(*this);
   return index_;

@@ -64,6 +64,8 @@ class FleetView {
   void set_up(SliceId id, bool up);
   // Defines a slice, which may be new: it is up, with no models. The spec's link must exist.
   void set_slice(SliceId id, const SliceSpec& spec);
+  // What the link gives from now on, in bytes a second.
+  void set_link_rate(LinkId id, double bytes_per_second);
   // Sets the measured work of a request: seconds × SliceView::speed().
   void set_request_work(double work) { request_work_ = work; }
   double request_work() const { return request_work_; }

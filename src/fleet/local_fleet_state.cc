@@ -499,6 +499,7 @@ void LocalFleet::State::run_watch() {
     Outputs outputs = joined(hear(), tell(Woken{}));
     outputs = joined(std::move(outputs), look_after_loader());
     if (opener_ != nullptr) outputs = joined(std::move(outputs), look_at_demand());
+    outputs = joined(std::move(outputs), look_at_links());
     check_at_idle();
     lock.unlock();
     deliver(std::move(outputs));

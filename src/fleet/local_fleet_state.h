@@ -96,6 +96,10 @@ class LocalFleet::State {
   Event reopen(const Resize& resize);
   void adopt(SlicesChanged& changed);
 
+  // Tells the core once a second what the links were seen to give; defined in
+  // local_fleet_links.cc. Needs the lock.
+  Outputs look_at_links();
+
   // Reading the catalogue again; defined in local_fleet_reload.cc. The loader calls reread()
   // without the lock; the others need the lock.
   CatalogueRead reread();
@@ -150,6 +154,14 @@ class LocalFleet::State {
   std::unordered_map<RequestId, Held> held_;  // the bodies of the requests that the core holds
   std::deque<Action> tasks_;                  // the loader's actions
   std::vector<bool> lost_;                    // by SliceId: lost and not yet back
+  // What has crossed the link of a slice, as of the last look.
+  struct Carried {
+    const FleetSlice* slice = nullptr;  // another one: it was opened since
+    Bytes bytes;
+    Nanos busy;
+  };
+  std::vector<Carried> carried_;              // by SliceId
+  Nanos links_at_;                            // when links are looked at next
   Nanos watch_at_;                            // when the watch looks at slices again
   std::optional<std::pair<ModelId, int>> load_percent_;  // progress of the load into host memory
   std::string task_;                                     // the loader's present task, in words

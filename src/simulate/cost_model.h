@@ -45,6 +45,9 @@ struct ModelShape {
   std::vector<weights::ReadingStep> reading;
   // How the weights lie in the device's memory: all of them, or some of them and a ring.
   weights::CachedModel cached;
+  // The part of the weights that every step reads at home, because they are not to be in the
+  // device's memory.
+  double home_share = 0;
   Bytes max_resident;  // the most of the device's memory for its weights; zero: no limit of its own
   double rotary_alpha = schedule::kAlphaDefault;
 };

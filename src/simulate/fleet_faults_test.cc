@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
+#include "simulate/fleet_simulation_state.h"
 #include "simulate/testing/small_fleet.h"
 
 namespace causeway::simulate::fleet_faults_test {
@@ -77,6 +81,30 @@ TEST(FleetFaults, ALinkThatHangsIsWaitedFor) {
   EXPECT_NEAR(first_token({{millis(3), hangs}}), calm + 500, 10);
   const LinkTrouble slow{.machine = 0, .lasts = seconds(5), .share = 0.1};
   EXPECT_GT(first_token({{millis(0), slow}}), calm + 60);
+}
+
+// Models of 7 GB that come and go, on two machines with 8 GB for weights.
+TEST(FleetFaults, TheFleetSeesWhatALinkGives) {
+  const auto rates = [](FleetFaults faults) {
+    FleetSimulationOptions options = faulty_fleet(std::move(faults), 1, 2);
+    options.slice.models.clear();
+    for (int i = 0; i < 6; ++i) {
+      options.slice.models.push_back(testing::make_shape("m" + std::to_string(i), 70));
+    }
+    options.load_ahead = false;
+    options.lets_go = false;
+    const Workload workload = make_workload(1000, 20, 6);
+    FleetSimulation simulation(options, workload);
+    simulation.begin();
+    while (simulation.step()) {
+    }
+    return std::pair(simulation.core().link_rate(fleet::LinkId(0)),
+                     simulation.core().link_rate(fleet::LinkId(1)));
+  };
+  const LinkTrouble slow{.machine = 0, .lasts = seconds(500), .share = 0.5};
+  const auto [half, whole] = rates({{millis(0), slow}});
+  EXPECT_NEAR(half, 200e9, 15e9);
+  EXPECT_NEAR(whole, 400e9, 20e9);
 }
 
 TEST(FleetFaults, AMachineIsDividedAnewWhileItServes) {

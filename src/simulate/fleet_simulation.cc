@@ -124,6 +124,8 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
     if (trouble == nullptr) continue;
     links_[static_cast<std::size_t>(trouble->machine)].rates.add(
         fault.at, fault.at + trouble->lasts, trouble->share);
+    for (SharedLink& link : links_) link.watched = true;
+    links_at_ = Nanos(0);
   }
   if (options.gpu_parts) {
     const bool one_by_one = !options.faults.empty();
@@ -304,10 +306,12 @@ bool FleetSimulation::next_instant() {
   if (next != kNever) next = std::max(next, paused_until_);
   if (next == kNever || next > options_.slice.virtual_time_max) return false;
   clock_.set(std::max(clock_.now(), next));
+  note_carried();
   const Nanos wakeup = wakeup_at();
   slices_.begin_round(clock_.now());
   befall();
   look_after_slices();
+  tell_links();
   while (arrived_ < workload_.size() && workload_[arrived_].at <= clock_.now()) arrive();
   end_loads();
   change_slices();
@@ -361,6 +365,8 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
   sum.device.tokens_again += one.device.tokens_again;
   sum.device.weights_wait += one.device.weights_wait;
   sum.device.home_read += one.device.home_read;
+  sum.device.alpha_steps += one.device.alpha_steps;
+  sum.device.alpha_sum += one.device.alpha_sum;
   sum.device.busy += one.device.busy / slices_open();
   sum.weights.arrivals += one.weights.arrivals;
   sum.weights.failures += one.weights.failures;
@@ -370,6 +376,30 @@ void FleetSimulation::add_to(const SimulatedSlice& slice, SimulationReport& sum)
   sum.streamed_bytes += one.streamed_bytes;
   sum.link_bytes += one.link_bytes;
   sum.weights_out_bytes += one.weights_out_bytes;
+}
+
+FleetCarried FleetSimulation::carried_now() const {
+  SimulationReport sum = past_;
+  for (std::int64_t i = 0; i < slices_.size(); ++i) {
+    const SimulatedSlice* slice = slices_.at(static_cast<std::size_t>(i));
+    if (slice != nullptr) add_to(*slice, sum);
+  }
+  return {.weights_in = sum.link_bytes - sum.device.home_read,
+          .weights_home = sum.device.home_read,
+          .weights_out = sum.weights_out_bytes,
+          .kv_in = sum.kv_in_bytes,
+          .kv_out = sum.kv_out_bytes};
+}
+
+// At the first instant at or behind each whole second, before anything happens there.
+void FleetSimulation::note_carried() {
+  if (!options_.keep_requests || options_.slice.fast_forward || workload_.empty()) return;
+  const auto due = [this] {
+    return workload_.front().at + seconds(1) * (std::ssize(carried_) + 1);
+  };
+  if (clock_.now() < due()) return;
+  const FleetCarried now = carried_now();
+  while (clock_.now() >= due()) carried_.push_back(now);
 }
 
 std::int64_t FleetSimulation::slices_open() const {
@@ -414,6 +444,10 @@ FleetSimulationReport FleetSimulation::report() {
   report.serving.total = recorder_.total();
   report.switches = recorder_.switches();
   report.requests = recorder_.take_served();
+  report.carried = std::move(carried_);
+  if (options_.keep_requests && !options_.slice.fast_forward) {
+    report.carried.push_back(carried_now());
+  }
   return report;
 }
 

@@ -45,6 +45,15 @@ struct FleetSimulationOptions {
   bool lets_go = false;
 };
 
+// What has crossed links until some time, by purpose.
+struct FleetCarried {
+  Bytes weights_in;    // arrivals, and through rings
+  Bytes weights_home;  // by steps that read them at home
+  Bytes weights_out;
+  Bytes kv_in;
+  Bytes kv_out;
+};
+
 struct FleetSimulationReport {
   SimulationReport serving;  // counters are the sums over all slices
   fleet::FleetCounters fleet;
@@ -58,6 +67,9 @@ struct FleetSimulationReport {
   std::int64_t steps_passed = 0;  // the part of serving.device.steps that the fast-forward took
   // In ns, from a request that found weights missing to the first token of its model.
   Histogram switches;
+  // Every second from the first arrival on; when requests are kept, and not with the fast-forward,
+  // where slices do not all stand at one time.
+  std::vector<FleetCarried> carried;
   std::vector<ServedRequest> requests;  // in the order of the workload, when requests are kept
 };
 

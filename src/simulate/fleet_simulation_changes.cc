@@ -11,6 +11,7 @@ namespace causeway::simulate {
 namespace {
 
 constexpr Nanos kLook = seconds(1);     // how often demand is looked at
+constexpr Nanos kTellLinks = seconds(1);
 constexpr Nanos kAskAgain = millis(5);  // for slices to be changed
 
 }  // namespace
@@ -20,6 +21,23 @@ void FleetSimulation::befall() {
     const FleetFault& fault = options_.faults[befallen_];
     if (fault.at > clock_.now()) return;
     std::visit([this](const auto& one) { on(one); }, fault.what);
+  }
+}
+
+// At the first instant at which something happens after a second. A link without trouble gives what
+// its profile says.
+void FleetSimulation::tell_links() {
+  const Nanos now = clock_.now();
+  if (now < links_at_) return;
+  links_at_ = now + kTellLinks;
+  for (std::size_t machine = 0; machine < links_.size(); ++machine) {
+    SharedLink& link = links_[machine];
+    fleet::LinkSeen seen{fleet::LinkId(static_cast<std::int64_t>(machine)), {}, {}};
+    for (; !link.carried.empty() && link.carried.front().end <= now; link.carried.pop_front()) {
+      seen.moved += link.carried.front().bytes;
+      seen.busy += link.carried.front().took;
+    }
+    tell(seen);
   }
 }
 

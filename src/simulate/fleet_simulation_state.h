@@ -180,6 +180,7 @@ class FleetSimulation {
   void tell_losses();
   void look_after_slices();
   Nanos next_of_slices() const;
+  void tell_links();
   void change_slices();
   void look_at_demand();
   bool begin_resize(const MachineResize& change);
@@ -193,6 +194,9 @@ class FleetSimulation {
 
   void add_to(const SimulatedSlice& slice, SimulationReport& sum) const;
   std::int64_t slices_open() const;
+  // Notes what links have carried, once a second.
+  void note_carried();
+  FleetCarried carried_now() const;
 
   const ModelShape& shape(ModelId model) const {
     return options_.slice.models[static_cast<std::size_t>(model.value)];
@@ -237,6 +241,7 @@ class FleetSimulation {
   Nanos paused_until_;
   std::optional<Resizing> resizing_;
   std::int64_t slices_lost_ = 0;
+  Nanos links_at_ = kNever;  // when the fleet is told next what links gave
   bool asked_to_leave_ = false, all_left_ = false;
 
   std::optional<GpuParts> parts_;  // with options_.gpu_parts only
@@ -244,6 +249,7 @@ class FleetSimulation {
   std::vector<Nanos> targets_;  // by model: the target for the time between tokens
   Nanos look_at_;
   SimulationReport past_;  // the counters of closed slices
+  std::vector<FleetCarried> carried_;
 };
 
 }  // namespace causeway::simulate

@@ -121,6 +121,9 @@ std::string to_json(const SimulationReport& report) {
       {"link_bytes", report.link_bytes.count},
       {"streamed_bytes", report.streamed_bytes.count},
       {"home_read_bytes", report.device.home_read.count},
+      {"alpha_mean", report.device.alpha_steps > 0
+                         ? report.device.alpha_sum / static_cast<double>(report.device.alpha_steps)
+                         : 0},
       {"weights_out_bytes", report.weights_out_bytes.count},
       {"streamed_steps", report.device.streamed_steps},
       {"preemptions", report.engine.preemptions},

@@ -105,6 +105,15 @@ Status check_rotation(const SimulationOptions& options) {
                           ": KV does not move: give kv_in_gb_per_s and kv_out_gb_per_s");
 }
 
+Status check_alpha(const SimulationOptions& options) {
+  CAUSEWAY_TRY(fleet::check_step_alpha(*options.alpha));
+  if (!options.reads_at_home || options.profile.link_bytes_per_second <= 0) {
+    return invalid_argument("an alpha is of steps that read weights at home, over a link");
+  }
+  if (!options.fast_forward) return {};
+  return unsupported("with an alpha steps go one by one: leave out the fast-forward");
+}
+
 }  // namespace
 
 Status check_slice(const SimulationOptions& options) {
@@ -122,6 +131,7 @@ Status check_slice(const SimulationOptions& options) {
     return invalid_argument("tokens_per_step_max and running_max must be at least 1");
   }
   CAUSEWAY_TRY(schedule::check_chunk(options.schedule.chunk));
+  if (options.alpha) CAUSEWAY_TRY(check_alpha(options));
   for (const ModelShape& shape : options.models) {
     if (shape.vocab < 1) return invalid_argument(shape.name + ": the vocabulary is empty");
     if (shape.layout.groups.empty() && options.profile.link_bytes_per_second > 0) {

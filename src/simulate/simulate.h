@@ -42,6 +42,10 @@ struct SimulationOptions {
   // Either baseline with C2CServe's HybridGEMM (paper §9.4.1): a step reads at home what has not
   // arrived. This needs steps that start earlier: StepStart::kWhenIdle.
   bool reads_at_home = false;
+  // With reads_at_home: HybridGEMM as the paper measured it (hybrid_gemm.h), with this α. A model
+  // that exceeds the cache, or its max_resident, is then not streamed: what is not kept in memory
+  // is read at home by every step.
+  std::optional<fleet::StepAlphaOptions> alpha = {};
   schedule::Options schedule;
   bool prefix_caching = true;
   Faults faults;
@@ -71,7 +75,8 @@ struct SimulationReport {
   std::int64_t unfinished = 0;  // requests that virtual_time_max cut off
 };
 
-// Runs the workload. Models that exceed the cache, or their max_resident, are streamed.
+// Runs the workload. Models that exceed the cache, or their max_resident, are streamed,
+// or with an α read at home.
 // kInvalidArgument: for example no models, memory that holds no frame, a model without groups, a
 // profile over which no KV moves, or limits out of their range; kResourceExhausted: there is not
 // even memory for the ring of a streamed model.

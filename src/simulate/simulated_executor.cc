@@ -44,6 +44,8 @@ SimulatedExecutor::SimulatedExecutor(const SimulatedExecutorOptions& options, co
     shadow_.emplace(options_.shadow_frames, options_.tokens_per_block_max);
   }
   if (options_.copies) copies_.emplace(*options_.copies, shadow_ ? &*shadow_ : nullptr);
+  CAUSEWAY_CHECK(!options_.alpha || mover_ != nullptr, "an alpha is of weights over a link");
+  if (options_.alpha) alpha_.emplace(*options_.alpha);
 }
 
 void SimulatedExecutor::add_model(ModelId model, ModelShape shape, WeightSource source) {
@@ -107,6 +109,7 @@ std::unique_ptr<SimulatedExecutor::Step> SimulatedExecutor::draw(request::Batch 
   step->result.step = batch.step;
   step->batch = std::move(batch);
   step->submitted = step->next_from = clock_.now();
+  step->alpha = alpha_ ? alpha_->alpha() : 0;
   if (!options_.faults.any()) return step;
   if (random_.chance(options_.faults.slow_rate)) step->slowed = options_.faults.slow_factor;
   if (random_.chance(options_.faults.hang_rate)) {
@@ -263,12 +266,21 @@ void SimulatedExecutor::run(StreamItem& item, Nanos at) {
     takes = nanos_from_seconds(to_seconds(takes - overhead) * range.part);
     if (*item.range == 0) takes += overhead;
   }
-  if (step.hangs && item.range.value_or(0) == 0) takes = options_.faults.hang;
-  item.ends = item.range ? at + takes : end_of_reads(step, at, takes);
+  const bool hangs = step.hangs && item.range.value_or(0) == 0;
+  if (hangs) takes = options_.faults.hang;
+  double bytes = -1;  // as the cost model has it
+  if (alpha_ && !item.range && !hangs) {
+    const HomeStep home = run_at_home(step, at);
+    takes = home.computes;
+    item.ends = home.end;
+    bytes = home.hbm_bytes;
+  } else {
+    item.ends = item.range ? at + takes : end_of_reads(step, at, takes);
+  }
   if (options_.memory != nullptr) {
     const StepWork work = work_of(step.batch, *step.model->shape);
     const double part = item.range ? step.ranges[*item.range].part : 1;
-    const double bytes = (static_cast<double>(work.weights.count) + work.kv_bytes) * part;
+    if (bytes < 0) bytes = (static_cast<double>(work.weights.count) + work.kv_bytes) * part;
     const double lasts = std::max(1e-9, to_seconds(item.ends - at));
     options_.memory->use(options_.memory_user, bytes / lasts);
   }
@@ -297,6 +309,7 @@ void SimulatedExecutor::end_item() {
   if (item.range) {
     end_range(*item.range, item.ends);
   } else {
+    if (alpha_) end_at_home(*item.step, item.ends);
     end_resident(item.ends);
   }
   if (!stream_.empty()) begin(stream_.front(), item.ends);
@@ -316,7 +329,7 @@ void SimulatedExecutor::learn_from_ended(Step& next) const {
 void SimulatedExecutor::end_resident(Nanos at) {
   const std::unique_ptr<Step> step = std::move(resident_.front());
   resident_.pop_front();
-  step->is_void = poisoned(*step);
+  step->is_void = poisoned(*step, at);
   end_step(*step, at);
   if (!resident_.empty()) learn(*resident_.front(), ended_.back());
 }
@@ -326,7 +339,7 @@ void SimulatedExecutor::end_range(std::size_t index, Nanos at) {
   look_back(step, step.ranges[index]);
   if (step.enqueued - step.ended == kRangesEnqueued) step.next_from = at;
   if (++step.ended < step.ranges.size()) return;
-  step.is_void = poisoned(step) || step.is_void;
+  step.is_void = poisoned(step, at) || step.is_void;
   end_step(step, at);
   counters_.streamed_steps += 1;
   counters_.streamed_longest = std::max(counters_.streamed_longest, at - step.submitted);

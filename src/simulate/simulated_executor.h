@@ -43,9 +43,11 @@
 #include "base/remainder.h"
 #include "engine/engine_core.h"
 #include "engine/step_executor.h"
+#include "fleet/step_alpha.h"
 #include "model/step_ranges.h"
 #include "simulate/cost_model.h"
 #include "simulate/frame_watch.h"
+#include "simulate/home_read.h"
 #include "simulate/host_launches.h"
 #include "simulate/shadow_kv.h"
 #include "simulate/shared_memory.h"
@@ -93,6 +95,8 @@ struct SimulatedExecutorOptions {
   std::optional<SimulatedCopiesOptions> copies = {};  // copies of KV; nullopt: KV does not rotate
   // A resident step reads groups at home that have not arrived, when that is sooner (home_read.h).
   bool reads_at_home = false;
+  // The α of what is read at home (hybrid_gemm.h); nullopt: it costs its bytes over the link alone.
+  std::optional<fleet::StepAlphaOptions> alpha = {};
   // The memory bandwidth that is shared with other slices, as user `memory_user`; borrowed. Null:
   // the slice has all of the profile's bandwidth.
   SharedMemory* memory = nullptr;
@@ -112,7 +116,9 @@ struct SimulatedCounters {
   std::int64_t abandoned = 0;       // streamed steps that were not enqueued to their end
   Nanos busy;
   Nanos weights_wait;     // the part of `busy` that waited for weights
-  Bytes home_read;        // bytes that resident steps read at home because they had not arrived
+  Bytes home_read;        // bytes over the link for what resident steps read at home
+  std::int64_t alpha_steps = 0;  // steps that did so with an α
+  double alpha_sum = 0;          // of these
   Nanos kv_wait;          // time that resident steps waited for copies of KV; not part of `busy`
   Nanos kv_wait_longest;  // the longest such wait of one step
   Nanos launch_wait_longest;  // the longest wait of a step for its launch
@@ -246,6 +252,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
     request::StepResult result;  // tokens are set when the step begins
     ShadowKv::Step shadow;
     double slowed = 1;  // a factor, by the fault slow_rate
+    double alpha = 0;
+    std::optional<fleet::StepSeen> seen;  // for the tuner, once it runs
     bool hangs = false;
     bool is_void = false;  // it read a group whose copy failed
     Nanos submitted;
@@ -323,11 +331,30 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // When a step that begins at `at` and computes for `computes` has read all groups that are on
   // their way.
   Nanos end_of_reads(const Step& step, Nanos at, Nanos computes);
+  // A step whose kernels read at home with an α (simulated_home.cc).
+  struct HomeStep {
+    Nanos computes;
+    Nanos end;
+    HomeRead read;
+    double link_bytes = 0;
+    double hbm_bytes = 0;   // of the whole step
+    bool by_alpha = false;  // another α would move other bytes
+  };
+  // Of those groups that are on their way `missing` is read at home, beside what always is.
+  HomeStep home_step(const Step& step, Nanos at, Bytes missing) const;
+  // The better of waiting and of reading at home.
+  HomeStep run_at_home(Step& step, Nanos at);
+  void end_at_home(Step& step, Nanos at);
+  Nanos budget_of(const request::Batch& batch) const;
+  // The bytes of groups that the step reads and that have not arrived.
+  Bytes missing_at(const Step& step, Nanos at) const;
+  // What is left of the rate at which kernels read at home.
+  double home_rate() const;
   // The same for a step that begins only when all of them have arrived.
   Nanos end_of_arrivals(const Step& step, Nanos at, Nanos computes) const;
-  // Whether something that the step read did not arrive. Blames groups that were taken away from
-  // it.
-  bool poisoned(const Step& step);
+  // Whether something that the step read, which has ended then, did not arrive. Blames groups that
+  // were taken away from it.
+  bool poisoned(const Step& step, Nanos ended);
   std::vector<Range> ranges_of(const request::Batch& batch, weights::StepWeights weights);
   std::optional<StreamedRead> streamed_read(const request::Batch& batch, int group,
                                             const weights::WeightView& view);
@@ -347,6 +374,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   std::optional<ShadowKv> shadow_;
   std::optional<SimulatedCopies> copies_;
   HostLaunches launches_;
+  std::optional<fleet::StepAlpha> alpha_;
   FrameWatch frames_;
   // By request that may be computed again: the most tokens that were computed of it.
   std::unordered_map<RequestId, std::int64_t> computed_;

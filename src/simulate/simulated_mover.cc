@@ -15,6 +15,7 @@ SimulatedMover::SimulatedMover(const SimulatedMoverOptions& options, const Clock
     : options_(options),
       clock_(clock),
       shared_(link),
+      reader_(link != nullptr ? link->readers_known++ : 0),
       random_(options.seed),
       frames_(static_cast<std::size_t>(options.frame_extents_max)),
       committed_of_frames_(options.frame_extents) {
@@ -272,6 +273,9 @@ void SimulatedMover::queue(Pending pending) {
         shared_ == nullptr ? begins + place->takes : shared_->rates.end_of(begins, place->takes);
     set_end(place->command, free);
     if (shared_ != nullptr) shared_->uses.push_back({begins, free});
+    if (shared_ != nullptr && shared_->watched) {
+      shared_->carried.push_back({.end = free, .took = free - begins, .bytes = place->bytes});
+    }
   }
   if (shared_ == nullptr) return;
   shared_->free = free;

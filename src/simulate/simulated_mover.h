@@ -34,6 +34,7 @@
 #include "simulate/home_read.h"
 #include "simulate/link_rates.h"
 #include "simulate/ring_layout.h"
+#include "simulate/shared_memory.h"
 #include "simulate/simulated_semaphore.h"
 #include "weights/command_order.h"
 #include "weights/weight_cache.h"
@@ -70,6 +71,17 @@ struct SharedLink {
   std::int64_t sharers = 1;  // slices on the link, each of which is granted an equal share
   LinkRates rates = {};      // over time, shares of the movers' rate
   Bytes submitted = {};      // by all copies to devices so far
+  // Where it is watched: the copies to devices of which no observation has told.
+  struct Carried {
+    Nanos end;
+    Nanos took;
+    Bytes bytes;
+  };
+  bool watched = false;
+  std::deque<Carried> carried = {};  // in the order of their ends
+  // Steps that read at home with an α, by slice, in shares of the rate at which one alone does.
+  SharedMemory readers = SharedMemory(1);
+  int readers_known = 0;
 };
 
 class SimulatedMover final : public weights::WeightMover {
@@ -78,6 +90,7 @@ class SimulatedMover final : public weights::WeightMover {
   // link of its own.
   SimulatedMover(const SimulatedMoverOptions& options, const Clock& clock,
                  SharedLink* link = nullptr);
+  ~SimulatedMover() override { use_at_home(0); }
 
   void add_model(ModelId model, const weights::CachedModel& cached);
   // Call it after WeightCache::remove_model().
@@ -156,6 +169,14 @@ class SimulatedMover final : public weights::WeightMover {
   // Does the read: the mover's copies end later, and copies that are submitted before its end begin
   // after it.
   void read_at_home(Nanos at, const HomeRead& read);
+  // The share of the link that a step has which reads at home now, beside those of other slices.
+  double left_at_home() const {
+    return shared_ != nullptr ? shared_->readers.granted(reader_, 1) : 1;
+  }
+  // From now on the slice's step reads with this share of the link.
+  void use_at_home(double share) {
+    if (shared_ != nullptr) shared_->readers.use(reader_, share);
+  }
   // How long a copy takes.
   Nanos takes(Bytes bytes) const;
   // The first command that broke a rule; empty: none did.
@@ -215,6 +236,7 @@ class SimulatedMover final : public weights::WeightMover {
   const SimulatedMoverOptions options_;
   const Clock& clock_;
   SharedLink* const shared_;
+  const int reader_;  // among the slices of a shared link
   Random random_;
   IdMap<ModelId, Model> models_;
   std::deque<Pending> link_;   // in the order of their ends

@@ -54,17 +54,8 @@ std::vector<SimulatedExecutor::Read> SimulatedExecutor::reads_of(const request::
 Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes) {
   const Nanos end = end_of_arrivals(step, at, computes);
   if (!options_.reads_at_home || end == at + computes) return end;
-  const auto copies = mover_->copies_of(step.batch.model);
-  Bytes missing;
-  for (const Read& read : step.reads) {
-    const auto& copy = copies[static_cast<std::size_t>(read.group)];
-    if (!copy || copy->arrival != read.arrival || copy->ends <= at) continue;
-    missing += step.model->shape->cached.groups[static_cast<std::size_t>(read.group)].bytes;
-  }
-  const HardwareProfile& profile = options_.profile;
-  const double rate = profile.home_bytes_per_second > 0 ? profile.home_bytes_per_second
-                                                        : profile.link_bytes_per_second;
-  const auto takes = nanos_from_seconds(static_cast<double>(missing.count) / rate);
+  const Bytes missing = missing_at(step, at);
+  const auto takes = nanos_from_seconds(static_cast<double>(missing.count) / home_rate());
   const auto read = mover_->home_read(at, takes);
   if (!read) return end;
   // What is computed of a layer overlaps with reading the next one.
@@ -99,7 +90,8 @@ Nanos SimulatedExecutor::end_of_arrivals(const Step& step, Nanos at, Nanos compu
   return end;
 }
 
-bool SimulatedExecutor::poisoned(const Step& step) {
+// What has not come by the end was read at home, whatever becomes of its copy.
+bool SimulatedExecutor::poisoned(const Step& step, Nanos ended) {
   bool poisoned = false;
   if (step.reads_all) {
     poisoned = mover_->taken(step.batch.model) != step.taken_before;
@@ -111,7 +103,7 @@ bool SimulatedExecutor::poisoned(const Step& step) {
   for (const Read& read : step.reads) {
     const auto& copy = copies[static_cast<std::size_t>(read.group)];
     if (!copy || copy->arrival != read.arrival) blame("weights are taken from a step in flight");
-    poisoned = poisoned || !copy || copy->failed;
+    poisoned = poisoned || !copy || (copy->failed && copy->ends <= ended);
   }
   return poisoned;
 }

@@ -29,6 +29,7 @@ SimulatedExecutorOptions executor_options(const SimulationOptions& options,
                                     .seed = options.seed ^ shared.seed,
                                     .steps_in_flight_max = kStepsInFlight};
   executor.reads_at_home = options.reads_at_home;
+  executor.alpha = options.alpha;
   if (options.shadow_kv) {
     executor.shadow_frames = options.kv_memory / options.frame;
     for (const ModelShape& shape : options.models) {
@@ -93,11 +94,38 @@ Result<std::optional<weights::CachedModel>> SimulatedSlice::placed(const ModelSh
     if (!options_.whole_models) return std::optional<weights::CachedModel>();
     return std::optional(weights::as_a_whole(shape.cached));
   }
+  if (options_.alpha) return std::optional(kept(shape, most));
   auto streamed = weights::streamed_model(
       shape.layout, shape.reading, {.extent = extent, .budget = most, .ring = options_.ring});
   if (!streamed.ok()) return streamed.error().with_context(shape.name);
   return std::optional(std::move(*streamed));
 }
+
+weights::CachedModel SimulatedSlice::kept(const ModelShape& shape, Bytes most) const {
+  weights::CachedModel kept;
+  const Bytes extent = options_.residency.extent;
+  std::int64_t left = most / extent;
+  for (std::size_t i = 0; i < shape.cached.groups.size(); ++i) {
+    const weights::ResidentGroup& group = shape.cached.groups[i];
+    left -= weights::extents_of(group, extent).count;
+    if (left < 0 || group.readable_at_home) break;
+    kept.groups.push_back(group);
+    kept.layout_groups.push_back(shape.cached.layout_groups[i]);
+  }
+  return kept;
+}
+
+namespace {
+
+Bytes required_bytes(const weights::CachedModel& cached) {
+  Bytes bytes;
+  for (const weights::ResidentGroup& group : cached.groups) {
+    if (!group.readable_at_home && !group.memory_only) bytes += group.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
 
 Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& shape) {
   engine::ModelFacts facts{.tokens_per_block = shape.tokens_per_block,
@@ -119,11 +147,17 @@ Result<Bytes> SimulatedSlice::add_model(ModelId id, const ModelShape& shape) {
   }
   CAUSEWAY_ASSIGN(std::optional<weights::CachedModel> otherwise, placed(shape));
   facts.weights = otherwise ? *otherwise : shape.cached;
-  const Bytes streamed = facts.weights.streamed_bytes();
+  Bytes streamed = facts.weights.streamed_bytes();
   mover_->add_model(id, facts.weights);
   if (otherwise) {
     ModelShape own = shape;
     own.cached = std::move(*otherwise);
+    if (options_.alpha) {
+      const Bytes all = required_bytes(shape.cached);
+      streamed = std::max(Bytes(0), all - required_bytes(own.cached));
+      own.home_share = static_cast<double>(streamed.count) /
+                       static_cast<double>(std::max<std::int64_t>(1, all.count));
+    }
     executor_.add_model(id, std::move(own), WeightSource::kCache);
   } else {
     executor_.borrow_model(id, shape, WeightSource::kCache);

@@ -37,8 +37,8 @@ class SimulatedSlice {
       : SimulatedSlice(options, clock, Shared()) {}
 
   // Returns the bytes of the model that cross the link at every step: more than zero for one that
-  // exceeds the cache, or its max_resident, and is streamed. kResourceExhausted: there is not even
-  // memory for a ring. The shape is borrowed until the model is removed.
+  // exceeds the cache, or its max_resident, and is streamed or read at home. kResourceExhausted:
+  // there is not even memory for a ring. The shape is borrowed until the model is removed.
   Result<Bytes> add_model(ModelId id, const ModelShape& shape);
   // kUnavailable: the model has requests, a step in flight or weights on their way.
   Status remove_model(ModelId id);
@@ -126,8 +126,10 @@ class SimulatedSlice {
   void run_calm_steps(std::span<const Nanos> ends, Nanos next_end);
   void hear_of_step(Nanos at);
   // How the weights lie when that is not as the shape says: as one group, or some of them and a
-  // ring.
+  // ring, or some of them and the others at home.
   Result<std::optional<weights::CachedModel>> placed(const ModelShape& shape) const;
+  // The first groups that a step reads, as many as may be in the device's memory.
+  weights::CachedModel kept(const ModelShape& shape, Bytes most) const;
 
   const SimulationOptions& options_;
   const Clock& clock_;

@@ -84,6 +84,7 @@ class CudaSlice final : public Slice {
   Result<engine::ModelFacts> attach(SliceModel model) override;
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_->mover().moved(); }
+  Nanos link_busy() const override { return estate_->mover().busy(); }
   Bytes link_bytes_out() const override {
     return bytes_out(links_.engine.get()) + bytes_out(kv_links_.own.get());
   }

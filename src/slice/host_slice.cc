@@ -48,6 +48,7 @@ class HostSlice final : public Slice {
   Result<engine::ModelFacts> attach(SliceModel model) override;
   void detach(ModelId model) override;
   Bytes link_bytes() const override { return estate_ ? estate_->mover().moved() : Bytes(0); }
+  Nanos link_busy() const override { return estate_ ? estate_->mover().busy() : Nanos(0); }
   Bytes link_bytes_out() const override {
     return bytes_out(links_.engine.get()) + bytes_out(kv_links_.own.get());
   }

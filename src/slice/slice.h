@@ -93,6 +93,8 @@ class Slice {
 
   // The bytes of weights that have come from home since the slice was opened. Any thread.
   virtual Bytes link_bytes() const = 0;
+  // The time for which such bytes were on their way. Any thread.
+  virtual Nanos link_busy() const = 0;
   // The bytes of KV that have gone from the device to host memory over the same links; weights are
   // only dropped. Any thread.
   virtual Bytes link_bytes_out() const = 0;

@@ -133,6 +133,7 @@ void TransferMover::submit(std::span<const WeightCommand> commands) {
       },
       ordered);
   const std::lock_guard lock(mutex_);
+  const bool idle = bringing_ == 0;
   for (const WeightCommand& command : ordered) {
     const std::int64_t brings = command.kind == WeightCommand::Kind::kBring ? 1 : 0;
     to_issue_[command.model] += brings;
@@ -141,6 +142,7 @@ void TransferMover::submit(std::span<const WeightCommand> commands) {
     bringing_ += loads ? 1 : brings;
   }
   if (bringing_ > 0) claim_.begin();
+  if (bringing_ > 0 && idle) busy_since_ = clock_.now();
   queue_.insert(queue_.end(), ordered.begin(), ordered.end());
   changed_.notify_all();
 }
@@ -148,6 +150,11 @@ void TransferMover::submit(std::span<const WeightCommand> commands) {
 Bytes TransferMover::moved() const {
   const std::lock_guard lock(mutex_);
   return moved_;
+}
+
+Nanos TransferMover::busy() const {
+  const std::lock_guard lock(mutex_);
+  return bringing_ > 0 ? busy_ + (clock_.now() - busy_since_) : busy_;
 }
 
 std::vector<WeightEvent> TransferMover::poll() {
@@ -334,7 +341,10 @@ void TransferMover::finish(const WeightCommand& command, device::Semaphore* read
   {
     const std::lock_guard lock(mutex_);
     if (outcome.ok()) moved_ += bytes_of(*models_.at(command.model), command);
-    if (--bringing_ == 0) claim_.end();
+    if (--bringing_ == 0) {
+      claim_.end();
+      busy_ += clock_.now() - busy_since_;
+    }
   }
   WeightEvent event;
   event.model = command.model;

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/clock.h"
 #include "device/arena.h"
 #include "device/device.h"
 #include "transfer/engine.h"
@@ -77,6 +78,8 @@ class TransferMover final : public WeightMover {
   std::int64_t committed() const { return committed_.load(); }
   // The bytes of groups that have arrived since the start. Any thread.
   Bytes moved() const;
+  // The time since the start for which some were asked for and had not come. Any thread.
+  Nanos busy() const;
 
  private:
   struct Model {
@@ -120,6 +123,7 @@ class TransferMover final : public WeightMover {
   device::Device& device_;
   transfer::TransferEngine& engine_;
   transfer::LinkClaim& claim_;
+  const RealClock clock_;  // for busy() alone: nothing is decided by it
   device::AddressRange* frames_ = nullptr;
   BeforeDrop before_drop_;
   std::function<void()> notify_;
@@ -137,6 +141,8 @@ class TransferMover final : public WeightMover {
   std::map<const Copy*, std::unique_ptr<Copy>> copies_;  // under way
   std::vector<WeightEvent> outbox_;
   Bytes moved_;
+  Nanos busy_;        // until `busy_since_`
+  Nanos busy_since_;  // when bringing_ last rose from zero
 
   std::thread thread_;
 };

@@ -240,6 +240,7 @@ void fields(V& v, Of<V, Outputs>& m) {
 template <typename V>
 void fields(V& v, Of<V, Observed>& m) {
   v(m.slice, m.all, m.models);
+  v.count(m.link_busy.count);
 }
 template <typename V>
 void fields(V&, Of<V, Alive>&) {}

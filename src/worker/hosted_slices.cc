@@ -197,6 +197,7 @@ Status HostedSlices::observe() {
 Status HostedSlices::observe(std::int32_t number, One& one, bool& told) {
   Observed observed{.slice = number, .all = one.engine->observe(), .models = {}};
   observed.all.link_bytes = one.engine->link_bytes();
+  observed.link_busy = one.engine->link_busy();
   const auto changes = [](std::vector<std::byte>& before, const request::Observation& now) {
     std::vector<std::byte> bytes = encode(Observed{.slice = 0, .all = now, .models = {}});
     if (bytes == before) return false;

@@ -162,6 +162,7 @@ struct Observed {
   std::int32_t slice = 0;
   request::Observation all;  // of the whole slice, with link_bytes
   std::vector<std::pair<ModelId, request::Observation>> models;
+  Nanos link_busy = {};  // for how long such bytes were on their way
 };
 struct Alive {};
 

@@ -195,7 +195,9 @@ TEST(WorkerMessages, FieldsAreWhatTheyWere) {
   const auto ask = std::get<transfer::LinkAsk>(decode(encode(some_ask())).value());
   EXPECT_EQ(ask.wants.in.front(), 1);
   EXPECT_EQ(ask.wants.out.back(), 2 * device::kCopyPriorities);
-  const auto seen = std::get<Observed>(decode(encode(Observed{1, some_observation(), {}})).value());
+  const Observed told{1, some_observation(), {}, Nanos(28)};
+  const auto seen = std::get<Observed>(decode(encode(told)).value());
+  EXPECT_EQ(seen.link_busy, Nanos(28));
   EXPECT_EQ(seen.all.expert_misses, 24);
   EXPECT_EQ(seen.all.link_bytes, Bytes(25));
   EXPECT_EQ(seen.all.requests_resumed, 26);

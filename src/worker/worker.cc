@@ -52,6 +52,7 @@ Status WorkerSlice::detach(ModelId model, Nanos timeout) {
   return worker_.state().detach(number_, model, timeout);
 }
 Bytes WorkerSlice::link_bytes() const { return worker_.state().observe(number_).link_bytes; }
+Nanos WorkerSlice::link_busy() const { return worker_.state().link_busy(number_); }
 bool WorkerSlice::returned() { return worker_.state().returned(number_); }
 std::vector<RequestId> WorkerSlice::suspects() const { return worker_.state().suspects(number_); }
 std::int64_t WorkerSlice::frames() const { return worker_.state().opened(number_).frames; }

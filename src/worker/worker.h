@@ -77,6 +77,7 @@ class WorkerSlice final : public fleet::FleetSlice {
   Status detach(ModelId model, Nanos timeout) override;
   std::vector<RequestId> suspects() const override;
   Bytes link_bytes() const override;
+  Nanos link_busy() const override;
 
   bool restarts() const override { return true; }
   bool returned() override;

@@ -199,6 +199,7 @@ Status Worker::State::take(const Observed& observed) {
   const std::scoped_lock lock(mutex_);
   CAUSEWAY_ASSIGN(One* const one, from(observed.slice));
   one->seen.now = observed.all;
+  one->seen.link_busy = observed.link_busy;
   for (const auto& [model, seen] : observed.models) {
     if (one->has(model)) one->models_seen[model].now = seen;
   }

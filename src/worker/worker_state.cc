@@ -36,6 +36,7 @@ request::Observation Worker::State::Seen::all() const {
 }
 
 void Worker::State::Seen::lose() {
+  link_busy_before += std::exchange(link_busy, Nanos(0));
   before += counters_of(now);
   now = {};
 }
@@ -88,6 +89,11 @@ request::Observation Worker::State::observe(std::int32_t slice) const {
   request::Observation seen = one(slice).seen.all();
   seen.lost = one(slice).lost;
   return seen;
+}
+
+Nanos Worker::State::link_busy(std::int32_t slice) const {
+  const std::scoped_lock lock(mutex_);
+  return one(slice).seen.link_busy_before + one(slice).seen.link_busy;
 }
 
 request::Observation Worker::State::observe(std::int32_t slice, ModelId model) const {

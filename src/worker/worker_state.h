@@ -33,6 +33,7 @@ class Worker::State {
   Status submit(std::int32_t slice, request::Request request);
   void cancel(std::int32_t slice, RequestId request);
   request::Observation observe(std::int32_t slice) const;
+  Nanos link_busy(std::int32_t slice) const;
   request::Observation observe(std::int32_t slice, ModelId model) const;
   std::vector<std::pair<ModelId, request::Observation>> observe_models(std::int32_t slice) const;
   Result<fleet::AttachedModel> attach(std::int32_t slice, const fleet::CatalogueEntry& entry,
@@ -58,6 +59,7 @@ class Worker::State {
   struct Seen {
     request::Observation now;
     request::Observation before;  // counters only
+    Nanos link_busy, link_busy_before;
 
     request::Observation all() const;
     void lose();

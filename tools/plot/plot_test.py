@@ -98,12 +98,29 @@ class Replay(unittest.TestCase):
     def test_runs_of_one_list_are_drawn_beside_each_other(self):
         runs = {"reload": self.document("server"), "at home": self.document("server")}
         charts = dict(plot.replay.beside(runs))
-        self.assertEqual(set(charts), {"replay-beside"})
+        self.assertEqual(set(charts), {"replay-beside", "attained-beside"})
         for name in runs:
             self.assertIn(name, charts["replay-beside"])
         self.assertEqual(len(xml.fromstring(charts["replay-beside"]).findall(f"{SVG}polyline")), 2)
         with self.assertRaisesRegex(ValueError, "one length"):
             dict(plot.replay.beside({"a": self.document("server"), "b": self.document("server", 3)}))
+
+    def test_attainment_is_of_what_came(self):
+        document = self.document("simulated")
+        document["slots"][1] |= {"arrivals": 0, "attained": 0}
+        document["slots"][2] |= {"arrivals": 4, "attained": 1}
+        kept = dict(plot.replay.attained(document))
+        self.assertEqual(sorted(kept), [0, 2, 3, 4])
+        self.assertEqual(kept[2], 25)
+
+    def test_bytes_are_drawn_by_purpose_where_they_are_known(self):
+        document = self.document("simulated", 2)
+        document["slots"][1]["bytes"] = {"weights in": 4e9}
+        document["slots"][3]["bytes"] = {"weights in": 2e9, "KV in": 1e9}
+        self.assertEqual(plot.replay.moved(document)["weights in"],
+                         [(0, 0), (2, 2), (4, 0), (6, 1), (8, 0)])
+        chart = dict(plot.charts([document]))["replay-simulated-bytes"]
+        self.assertEqual(len(xml.fromstring(chart).findall(f"{SVG}polyline")), 2)
 
     def test_nothing_replayed_gives_nothing(self):
         self.assertEqual(dict(plot.charts([{**self.document("server"), "slots": []}])), {})

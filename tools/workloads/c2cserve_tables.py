@@ -221,9 +221,27 @@ class Tables:
         return table(["both kept, % / p99 TTFT, s; requests a second", *(f"`{c}`" for c in chunks)],
                      [[rate, *(cell(rate, chunk) for chunk in chunks)] for rate in ("12", "16", "20")])
 
+    def alphas(self):
+        """Fig. 14(c): seven models of 3B on seven slices of a GH200, read at home but for what is kept."""
+        def cell(kept, rate, alpha):
+            report = self.simulate(
+                "--hardware", "gh200", "--slices", "7", "--models-per-slice", "0",
+                "--kv-cache-memory-bytes", "6GiB", "--max-resident-bytes", kept, *configs("3B", 7),
+                "--num-prompts", "2000", "--request-rate", rate, "--input-len", "1500",
+                "--output-len", "20", "--slo-ttft-ms", "1000", "--slo-tpot-ms", "100",
+                "--hybrid-gemm", "--alpha", alpha)
+            total = report["total"]
+            tuned = f" ({report['alpha_mean']:.2f})" if alpha == "tuned" else ""
+            return (f"{percent(total['slo_both_percent'], 0)} / {total['ttft']['p99_ms'] / 1000:.2f}"
+                    + tuned)
+        settings = (("1", "2"), ("1", "4"), ("5GB", "8"), ("5GB", "12"))
+        return table(["α", *(f"{kept} kept, {rate} a second" for kept, rate in settings)],
+                     [[alpha, *(cell(*setting, alpha) for setting in settings)]
+                      for alpha in ("0", "0.2", "0.5", "0.7", "1", "tuned")])
+
 
 NAMES = {"contention": "Fig. 6", "whole_gpu": "Fig. 9", "switching": "Fig. 11, 13",
-         "catalogues": "Fig. 12", "baselines": "Fig. 12, 13, 14(a)", "chunks": "Fig. 14(b)",
+         "catalogues": "Fig. 12", "baselines": "Fig. 12, 13, 14(a)", "chunks": "Fig. 14(b)", "alphas": "Fig. 14(c)",
          "hardware": "Table 2"}
 
 

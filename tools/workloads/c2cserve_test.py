@@ -72,7 +72,7 @@ class FromReports(unittest.TestCase):
                     "counters": {"busy_share": 0.5, "switches": 3}}
         alone = "0" in words
         times = {"p50_ms": 38.21, "p95_ms": 150.4, "p99_ms": 1580.0}
-        return {"virtual_seconds": 2.0 if alone else 2.5, "link_bytes": 2e12,
+        return {"virtual_seconds": 2.0 if alone else 2.5, "link_bytes": 2e12, "alpha_mean": 0.25,
                 "weights_out_bytes": 3e12,
                 "total": {"ttft": times, "tpot": times, "slo_both_percent": 97.94}}
 

@@ -172,6 +172,7 @@ nlohmann::ordered_json json_of(const std::vector<ReplaySlot>& slots) {
                     {"running", slot.running},
                     {"ttft_mean_ms", slot.ttft_mean_ms},
                     {"ttft_most_ms", slot.ttft_most_ms}});
+    if (!slot.bytes.empty()) json.back()["bytes"] = slot.bytes;
   }
   return json;
 }

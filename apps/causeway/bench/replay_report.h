@@ -38,6 +38,7 @@ struct ReplaySlot {
   std::int64_t running = 0;   // that had arrived and not ended when it was over
   double ttft_mean_ms = 0;    // of arrivals that had a first token
   double ttft_most_ms = 0;
+  std::map<std::string, std::int64_t> bytes = {};  // over links, as ReplayCounters has it
 };
 
 struct ReplayReport {

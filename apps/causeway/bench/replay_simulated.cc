@@ -52,6 +52,34 @@ ReplayCounters counters_of(const simulate::FleetSimulationReport& report) {
   return counters;
 }
 
+std::map<std::string, std::int64_t> bytes_between(const simulate::FleetCarried& from,
+                                                  const simulate::FleetCarried& until) {
+  std::map<std::string, std::int64_t> bytes;
+  const auto put = [&](const char* purpose, Bytes simulate::FleetCarried::*of) {
+    if (until.*of > Bytes(0)) bytes[purpose] = (until.*of - from.*of).count;
+  };
+  put("weights in", &simulate::FleetCarried::weights_in);
+  put("weights read at home", &simulate::FleetCarried::weights_home);
+  put("weights out", &simulate::FleetCarried::weights_out);
+  put("KV in", &simulate::FleetCarried::kv_in);
+  put("KV out", &simulate::FleetCarried::kv_out);
+  return bytes;
+}
+
+// `carried`: at the end of each second, then at the end.
+void add_bytes(const std::vector<simulate::FleetCarried>& carried, ReplayReport& report) {
+  if (carried.empty()) return;
+  const std::int64_t each = std::max<std::int64_t>(1, report.slot / seconds(1));
+  simulate::FleetCarried before;
+  for (std::size_t i = 0; i < report.slots.size(); ++i) {
+    const std::int64_t end =
+        std::min((static_cast<std::int64_t>(i) + 1) * each, std::ssize(carried));
+    const simulate::FleetCarried& now = carried[static_cast<std::size_t>(end - 1)];
+    report.slots[i].bytes = bytes_between(before, now);
+    before = now;
+  }
+}
+
 }  // namespace
 
 Result<ReplayReport> replay_simulated(simulate::FleetSimulationOptions fleet,
@@ -69,6 +97,7 @@ Result<ReplayReport> replay_simulated(simulate::FleetSimulationOptions fleet,
   }
   ReplayReport report = report_replay(
       list, records, {.ttft = options.slo.ttft, .tpot = options.slo.tpot}, counters_of(simulated));
+  add_bytes(simulated.carried, report);
   report.mode = "simulated";
   report.source =
       fmt::format("simulated on {}, {} slice{}, {}", fleet.slice.profile.name, simulated.slices,

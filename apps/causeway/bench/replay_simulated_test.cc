@@ -41,6 +41,11 @@ TEST(ReplaySimulated, ReportsEachRequestAndWhatMoved) {
   std::int64_t arrivals = 0;
   for (const ReplaySlot& slot : report.slots) arrivals += slot.arrivals;
   EXPECT_EQ(arrivals, report.load.all.requests);
+  std::int64_t moved = 0;
+  for (const ReplaySlot& slot : report.slots) moved += slot.bytes.at("weights in");
+  EXPECT_EQ(moved, report.counters.bytes.at("weights in"));
+  EXPECT_GT(report.slots[0].bytes.at("weights in"), 0) << "the first models come at once";
+  EXPECT_EQ(to_json(report)["slots"][0]["bytes"].size(), 1u) << "there are no other purposes";
   EXPECT_EQ(report.slots.back().running, 0);
 }
 

@@ -337,6 +337,7 @@ class Replay final : public Command {
     CAUSEWAY_TRY(rotation_.apply(slice.schedule, slice.rotation, slice.kv_host_memory));
     CAUSEWAY_TRY(chunk_.apply(slice.schedule));
     CAUSEWAY_TRY(switching_.apply(slice));
+    if (slice.alpha) slice.alpha->slo = options_.slo;
     CAUSEWAY_TRY(fleet_options_.apply(options_.seed, fleet_));
     if (weights_bytes_ > 0) slice.profile.memory = slice.kv_memory + bytes_of(weights_bytes_);
     CAUSEWAY_ASSIGN(const auto models, catalogue());

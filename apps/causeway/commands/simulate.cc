@@ -179,6 +179,7 @@ class Simulate final : public Command {
     for (std::size_t i = 0; i < of_models.size(); ++i) {
       simulation_.models[i].rotary_alpha = of_models[i].alpha;
     }
+    if (simulation_.alpha) simulation_.alpha->slo = of_models.front().slo;
     for (simulate::Arrival& arrival : workload) arrival.slo = of_models[arrival.model].slo;
     return {};
   }

@@ -31,6 +31,12 @@ void SwitchingOptions::declare(Options& app, const std::string& group) {
                "let a step read weights at home that have not arrived, as C2CServe's HybridGEMM "
                "does, instead of waiting for them")
       .group(group);
+  app.add_option(
+         "--alpha", alpha_,
+         "with --hybrid-gemm: the share of columns that its symmetric kernel computes, 0 to "
+         "1, or tuned (by what steps take of link and HBM); what exceeds "
+         "--max-resident-bytes is then read at home instead of streamed")
+      .group(group);
 }
 
 Status SwitchingOptions::apply(simulate::SimulationOptions& slice) const {
@@ -48,6 +54,11 @@ Status SwitchingOptions::apply(simulate::SimulationOptions& slice) const {
         "give one of them");
   }
   slice.reads_at_home = hybrid_gemm_;
+  if (alpha_.empty()) return {};
+  if (!hybrid_gemm_) return invalid_argument("--alpha: add --hybrid-gemm, whose share it is");
+  auto alpha = fleet::parse_step_alpha(alpha_);
+  if (!alpha.ok()) return alpha.error().with_context("--alpha");
+  slice.alpha = *alpha;
   return {};
 }
 

@@ -1,5 +1,5 @@
-// --step-start, --switching and --hybrid-gemm: what changing a simulated slice's model costs. One
-// definition for all commands that simulate.
+// --step-start, --switching, --hybrid-gemm and --alpha: what changing a simulated slice's model
+// costs. One definition for all commands that simulate.
 #pragma once
 
 #include <string>
@@ -15,12 +15,13 @@ class SwitchingOptions {
   // `group`: of --help.
   void declare(Options& app, const std::string& group = "Options");
 
-  // kInvalidArgument says what is wanted.
+  // kInvalidArgument says what is wanted. The targets of an α are the caller's to set.
   Status apply(simulate::SimulationOptions& slice) const;
 
  private:
   std::string start_, switching_ = "layers";  // start: empty: by default
   bool hybrid_gemm_ = false;
+  std::string alpha_;  // empty: none
 };
 
 }  // namespace causeway::app

@@ -54,6 +54,22 @@ TEST(SwitchingOptions, AGivenStartCounts) {
   EXPECT_EQ(slice.step_start, engine::StepStart::kWhenIdle);
 }
 
+TEST(SwitchingOptions, AnAlphaIsFixedOrTuned) {
+  simulate::SimulationOptions slice;
+  ASSERT_TRUE(apply({"--hybrid-gemm"}, slice).ok());
+  EXPECT_FALSE(slice.alpha);
+  ASSERT_TRUE(apply({"--hybrid-gemm", "--alpha=0.5"}, slice).ok());
+  EXPECT_EQ(slice.alpha.value().fixed, 0.5);
+  ASSERT_TRUE(apply({"--hybrid-gemm", "--alpha=tuned"}, slice).ok());
+  EXPECT_FALSE(slice.alpha.value().fixed);
+  const auto alone = apply({"--alpha=tuned"}, slice);
+  ASSERT_FALSE(alone.ok());
+  EXPECT_NE(alone.error().message.find("--hybrid-gemm"), std::string::npos);
+  const auto wrong = apply({"--hybrid-gemm", "--alpha=2"}, slice);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.error().message.find("--alpha"), std::string::npos);
+}
+
 TEST(SwitchingOptions, SaysWhatIsWanted) {
   simulate::SimulationOptions slice;
   EXPECT_EQ(apply({"--hybrid-gemm", "--step-start=all-cached"}, slice).error().code,

@@ -104,7 +104,20 @@ void History::happen() {
   if (dice < 0.90) return lose_or_return();
   if (dice < 0.91) return stall();
   if (dice < 0.93) return resize();
+  if (dice < 0.95) return see_link();
   pass_time();
+}
+
+// Now and then what cannot be.
+void History::see_link() {
+  const std::int64_t moved = random_.between(-gib(1).count, gib(8).count);
+  const Nanos busy = millis(random_.between(-100, 2'000));
+  tell(LinkSeen{LinkId(0), random_.chance(0.1) ? Bytes(INT64_MAX / 4) : Bytes(moved),
+                random_.chance(0.1) ? Nanos(INT64_MAX / 4) : busy});
+  const double most = spec_.links[0].bytes_per_second, counted = core_->link_rate(LinkId(0));
+  if (!(counted <= most && counted >= RateMeter::kFloor * most)) {
+    fail("a link counts with more than it has, or with less than the floor");
+  }
 }
 
 void History::arrive() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "fleet/rate_meter.h"
 #include "fleet/testing/fleet_history.h"
 
 namespace causeway::fleet::testing {
@@ -65,6 +66,7 @@ class History {
   void strike(RequestId poison);
   void stall();
   void resize();
+  void see_link();
   void open_others();
   void give_back();
   void end_late(const std::vector<RequestId>& routed);

@@ -38,7 +38,7 @@ constexpr double kTooLarge = 0.01;  // of requests and models: drawn whether the
 
 class FleetDraw {
  public:
-  explicit FleetDraw(std::uint64_t seed) : random_(seed) {}
+  explicit FleetDraw(std::uint64_t seed) : random_(seed), alphas_(mix64(seed)) {}
   DrawnFleet draw();
 
  private:
@@ -54,9 +54,11 @@ class FleetDraw {
   std::vector<TokenId> prompt(std::int64_t vocab);
   void fit(std::int64_t tokens_max, Arrival& arrival);
   void draw_faults(DrawnFleet& drawn);
+  void draw_alpha(DrawnFleet& drawn);
   FleetFault loss(const DrawnFleet& drawn, Nanos at);
 
   Random random_;
+  Random alphas_;
   std::int64_t parts_most_ = 1;
   bool resizes_ = false;
   std::vector<std::vector<TokenId>> families_;
@@ -288,6 +290,27 @@ void FleetDraw::draw_faults(DrawnFleet& drawn) {
                    [](const FleetFault& a, const FleetFault& b) { return a.at < b.at; });
 }
 
+// Of some histories: weights that are read at home. Of a link in trouble that is not modelled. By a
+// random number of their own, so that the others stay as they were.
+void FleetDraw::draw_alpha(DrawnFleet& drawn) {
+  if (!alphas_.chance(0.2)) return;
+  SimulationOptions& slice = drawn.options.slice;
+  slice.reads_at_home = true;
+  slice.step_start = engine::StepStart::kWhenIdle;
+  std::erase_if(drawn.options.faults, [](const FleetFault& fault) {
+    return std::holds_alternative<LinkTrouble>(fault.what);
+  });
+  if (alphas_.chance(0.2)) return;
+  slice.alpha.emplace();
+  slice.alpha->tuner.tau = 0.3 * alphas_.uniform();
+  slice.alpha->tuner.ema = 0.1 + 0.9 * alphas_.uniform();
+  if (alphas_.chance(0.3)) slice.alpha->fixed = alphas_.uniform();
+  for (ModelShape& model : slice.models) {
+    if (!alphas_.chance(0.5)) continue;
+    model.max_resident = Bytes(alphas_.between(1, 1 + model.layout.bytes.count));
+  }
+}
+
 DrawnFleet FleetDraw::draw() {
   DrawnFleet drawn;
   FleetSimulationOptions& options = drawn.options;
@@ -300,6 +323,7 @@ DrawnFleet FleetDraw::draw() {
   draw_fleet(options);
   draw_workload(drawn);
   draw_faults(drawn);
+  draw_alpha(drawn);
   return drawn;
 }
 

@@ -175,6 +175,7 @@ class ChecksumSlice final : public Slice {
     estate_->remove(model);
   }
   Bytes link_bytes() const override { return estate_->mover().moved(); }
+  Nanos link_busy() const override { return estate_->mover().busy(); }
   Bytes link_bytes_out() const override { return bytes_out(links_.engine.get()); }
   device::Device& device() override { return device_; }
   const SliceLinks* links() const override { return &links_; }
