@@ -1,12 +1,19 @@
 // The program: finds the subcommand, fills its options from all four places, runs it.
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <iostream>
+#include <system_error>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "commands/command.h"
 #include "help_format.h"
+#include "openmp_waits.h"
 #include "option_advice.h"
 #include "settings.h"
 #include "usage_error.h"
@@ -18,6 +25,19 @@ namespace {
 int fail(const Error& error) {
   fmt::print(stderr, "error: {}\n", with_options(error.message));
   return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
+}
+
+// What was printed may still be in this process: a full disk shows here.
+Status flush_output() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush()) return {};
+  return io_error("writing the output", errno == 0 ? EIO : errno);
+}
+
+int end(const Status& ran) {
+  const Status written = flush_output();
+  if (!ran.ok()) return fail(ran.error());
+  return written.ok() ? 0 : fail(written.error());
 }
 
 // A group of subcommands, such as `causeway bench`.
@@ -36,8 +56,11 @@ int run_chosen(const std::vector<std::unique_ptr<Command>>& commands, const std:
     // A GPU's streams share as many queues as this says, 8 by default, and one that waits for
     // weights would hold up the others of its queue.
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    const Status ran = command->run();
-    return ran.ok() ? 0 : fail(ran.error());
+    try {
+      return end(command->run());
+    } catch (const std::system_error& error) {  // of fmt::print, which cannot write
+      return fail(io_error("writing the output", error.code().value()));
+    }
   }
   return 2;
 }
@@ -92,7 +115,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      app.exit(error);
+      return end({});
+    }
     fmt::print(stderr, "error: {}\n", usage_error(app, "causeway", error));
     return 2;
   }
@@ -102,4 +128,10 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace causeway::app
 
-int main(int argc, char** argv) { return causeway::app::run(argc, argv); }
+int main(int argc, char** argv) {
+  // What large bodies took goes back to the system. By itself the C library raises this threshold
+  // with the first of them, and then keeps gigabytes of what a crowd has sent.
+  ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  causeway::app::wait_briefly(argv, std::getenv);
+  return causeway::app::run(argc, argv);
+}

@@ -108,6 +108,7 @@ class Server::Impl final : public engine::OutputSink {
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<TraceExporter> traces_;
   std::unique_ptr<asio::thread_pool> pool_;
+  std::unique_ptr<asio::thread_pool> large_pool_;
   std::vector<std::unique_ptr<Worker>> workers_;
   Listener listener_;
   Listener admin_listener_{.acceptor = std::nullopt, .door = Door::kAdmin};
@@ -166,6 +167,8 @@ Status Server::Impl::start(fleet::Fleet& fleet) {
   // Its threads are ours: a pool that cannot start all of its own waits for the others for ever.
   pool_ = std::make_unique<asio::thread_pool>(0);
   context_.pool = pool_.get();
+  large_pool_ = std::make_unique<asio::thread_pool>(0);
+  context_.large_pool = large_pool_.get();
   Status started = start_threads();
   if (!started.ok()) stop();
   return started;
@@ -190,6 +193,9 @@ Status Server::Impl::start_threads() {
     for (auto& worker : workers_) {
       threads_.emplace_back([this] { pool_->attach(); });
       threads_.emplace_back([&worker] { worker->run(); });
+    }
+    for (std::size_t i = 0; i < (workers_.size() + 1) / 2; ++i) {
+      threads_.emplace_back([this] { large_pool_->attach(); });
     }
   } catch (const std::system_error& error) {
     return exhausted(std::string("the server's threads could not be started: ") + error.what() +
@@ -326,6 +332,7 @@ void Server::Impl::stop() {
     wait_for_none(&ServerContext::connections, kNoticeTime);
   }
   if (pool_) pool_->stop();
+  if (large_pool_) large_pool_->stop();
   for (auto& worker : workers_) worker->stop();
   for (std::thread& thread : threads_) thread.join();
   context_.compiler.reset();  // it posts to the workers

@@ -7,6 +7,9 @@
 //                     (JSON, template,
 //                      tokens)  ──> Fleet::submit
 //
+// Large bodies are prepared by threads of their own: tokenizing one may take seconds, in which
+// small ones go on.
+//
 // A fleet needs the server's sink and the server needs the fleet, so: construct the server, give
 // sink() to the fleet, start(fleet); at the end stop() the server, destroy the fleet, destroy the
 // server. Signals belong to the program: on SIGTERM it calls drain() and then stop().
@@ -31,6 +34,8 @@ namespace causeway::server {
 
 struct ServerLimits {
   std::size_t body_bytes_max = std::size_t{8} << 20;
+  // Of all bodies above 64 KiB together, while they are read and prepared; beyond it: 503.
+  std::int64_t bodies_bytes_max = std::int64_t{1} << 30;
   std::size_t header_bytes_max = std::size_t{16} << 10;
   // Beyond it the connection that has been idle for longest is closed; if none is idle, the new one
   // gets a 503.
@@ -61,8 +66,9 @@ struct ServerOptions {
   std::uint16_t port = 8000;           // 0: any; port() says which
   std::vector<std::string> api_keys;   // none: every client may ask
   std::string version = "unknown";     // the answer of /version
-  int threads = 2;                     // I/O threads; as many others prepare requests
-  std::uint64_t seed = 0;              // for ids, and for the sampling of requests without a seed
+  int threads = 2;         // I/O threads; as many others prepare requests, half as many large ones
+  std::uint64_t seed = 0;  // for the sampling of requests without a seed
+  std::uint64_t id_seed = 0;           // for ids: unlike that of every other start, or they repeat
   std::optional<AdminOptions> admin;   // nullopt: there is no admin port
   std::optional<TraceOptions> traces;  // nullopt: no traces are sent
   MetricsOptions metrics;

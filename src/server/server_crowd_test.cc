@@ -1,11 +1,18 @@
 // Many clients that misbehave at the same time: others are served, memory stays bounded, and
 // nothing is left of them. The whole program under a larger crowd: tests/e2e/crowd_test.py.
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
+
 #include "base/testing/rounds.h"
+#include "server/http/body_room.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server::server_crowd_test {
@@ -64,9 +71,9 @@ TEST_F(Crowd, PipelinesAreAnsweredInOrder) {
   };
   std::string ahead;
   for (int i = 1; i <= 8; ++i) {
-    ahead += post_request("/v1/completions", R"({"model":"tiny","prompt":")" +
-                                                 std::string(static_cast<std::size_t>(i), 'a') +
-                                                 "\"}");
+    ahead +=
+        post_request("/v1/completions", R"({"model":"tiny","prompt":")" +
+                                            std::string(static_cast<std::size_t>(i), 'a') + "\"}");
     ahead += "GET /health HTTP/1.1\r\nHost: t\r\n\r\n";
   }
   Clients clients = connect(50);
@@ -115,6 +122,70 @@ TEST_F(Crowd, ClientsThatNeverReadAreCancelled) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(chat(R"("max_tokens":5)").status, 200);
   EXPECT_TRUE(fleet->wait_for_cancelled(std::ssize(clients)));
   EXPECT_EQ(fleet->running(), 0);
+}
+
+// Tokenizing a body of megabytes may take seconds. Here it takes until small ones are answered.
+TEST_F(Crowd, LargeBodiesThatArePreparedHoldUpNoSmallOnes) {
+  start({"tiny", "slow"});
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool go = false;
+  fleet->on_find = [&](std::string_view name) {
+    if (name != "slow") return;
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, std::chrono::seconds(60), [&] { return go; });
+  };
+  const std::string large = R"({"model":"slow","max_tokens":2,"prompt":")" + std::string(500, 'a') +
+                            R"(","user":")" + std::string(std::size_t{100} << 10, 'u') + "\"}";
+  Clients clients = connect(20);
+  for (auto& client : clients) client->send(post_request("/v1/completions", large));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(chat().status, 200);
+  EXPECT_EQ(fleet->submitted(), 20) << "the small ones went first";
+  {
+    const std::lock_guard lock(mutex);
+    go = true;
+  }
+  changed.notify_all();
+  for (auto& client : clients) EXPECT_EQ(client->read_answer().status, 200);
+}
+
+// Each is small enough alone. The room comes back: else the last ones found none.
+TEST_F(Crowd, LargeBodiesTogetherHaveALimit) {
+  options.limits.bodies_bytes_max = 1'000'000;
+  start();
+  const auto body = [](std::size_t bytes) {
+    return R"({"model":"tiny","prompt":"a","user":")" + std::string(bytes, 'u') + "\"}";
+  };
+  const auto send = [&](std::size_t bytes) {
+    return Client(server->port()).post("/v1/completions", body(bytes));
+  };
+  const Answer refused = send(1'000'000);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(error(refused)["message"], ::testing::HasSubstr("try again later"));
+  EXPECT_EQ(send(60'000).status, 200) << "small ones need none of it";
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(send(900'000).status, 200);
+}
+
+TEST(BodyRoom, IsSharedByAllThatAreThereAtATime) {
+  ServerOptions options;
+  options.limits.bodies_bytes_max = 1'000'000;
+  ManualClock clock;
+  ServerContext context(options, clock);
+  BodyRoom small(context), first(context);
+  EXPECT_TRUE(small.grow_to(ServerContext::kSmallBodyBytes));
+  EXPECT_EQ(context.bodies_bytes, 0);
+  EXPECT_TRUE(first.grow_to(300'000));
+  EXPECT_TRUE(first.grow_to(600'000)) << "as it arrives, piece by piece";
+  {
+    BodyRoom second(context);
+    EXPECT_FALSE(second.grow_to(400'001));
+    EXPECT_TRUE(second.grow_to(400'000));
+    EXPECT_FALSE(first.grow_to(600'001));
+    EXPECT_EQ(context.bodies_bytes, 1'000'000);
+  }
+  EXPECT_TRUE(first.grow_to(1'000'000));
+  first.release();
+  EXPECT_EQ(context.bodies_bytes, 0);
 }
 
 TEST_F(TimedServerTest, ManySlowHeadersHoldUpNobody) {

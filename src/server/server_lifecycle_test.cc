@@ -1,5 +1,8 @@
 // Starting, draining, stopping, and many clients at once.
+#include <cstdint>
 #include <future>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "server/testing/fixture.h"
@@ -159,6 +162,22 @@ TEST_F(ServerTest, HealthTellsWhyTheDeviceIsLost) {
   EXPECT_EQ(answer.status, 503);
   EXPECT_NE(answer.body.find("device_lost"), std::string::npos) << answer.body;
   EXPECT_NE(answer.body.find("GPU 0 is lost: planted"), std::string::npos) << answer.body;
+}
+
+// Ids name answers in logs that last longer than a server.
+TEST_F(ServerTest, IdsOfAnotherStartAreOthersAndSeedsTheSame) {
+  std::set<std::string> ids;
+  std::set<std::uint64_t> seeds;
+  for (const std::uint64_t id_seed : {std::uint64_t{1}, std::uint64_t{2}}) {
+    options.id_seed = id_seed;
+    start();
+    ids.insert(parsed(chat().body)["id"].get<std::string>());
+    seeds.insert(fleet->last().sampling.seed);
+    server->stop();
+    fleet.reset();
+  }
+  EXPECT_EQ(ids.size(), 2u);
+  EXPECT_EQ(seeds.size(), 1u);
 }
 
 }  // namespace

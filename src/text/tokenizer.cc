@@ -13,7 +13,8 @@ constexpr std::int64_t kFileBytesMax = std::int64_t{256} << 20;
 
 struct File {
   explicit File(const std::filesystem::path& path)
-      : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+      // A FIFO without a writer would hold this call for ever.
+      : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {

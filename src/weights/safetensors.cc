@@ -249,6 +249,13 @@ std::string shown_name(std::string_view name) {
 Result<Bytes> safetensors_header_bytes(std::span<const std::byte, 8> begin, Bytes file_bytes) {
   std::uint64_t size = 0;
   for (int i = 7; i >= 0; --i) size = size << 8 | std::to_integer<std::uint64_t>(begin[i]);
+  // What such a pointer begins with, "version https://git-lfs…", read as a number.
+  constexpr std::uint64_t kPointer = 0x206e6f6973726576;
+  if (size == kPointer) {
+    return corrupt(
+        "a pointer of Git LFS, not the weights, which have not been downloaded: run `git lfs pull` "
+        "in the folder");
+  }
   if (file_bytes.count < 8 || size > static_cast<std::uint64_t>(file_bytes.count - 8)) {
     return corrupt("the header's length, " + std::to_string(size) + ", is more than the file's " +
                    std::to_string(file_bytes.count) + " bytes hold");

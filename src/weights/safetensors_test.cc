@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <span>
+#include <string>
+
 #include "base/testing/temporary_directory.h"
 #include "weights/checkpoint.h"
 #include "weights/testing/checkpoints.h"
@@ -230,6 +233,14 @@ TEST(SafetensorsWriter, ImpossibleTensorsAreRefused) {
   EXPECT_EQ(full.error().code, ErrorCode::kIo) << full.error().message;
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
   EXPECT_FALSE(SafetensorsWriter::create(directory.path() / "no" / "w", {}).ok());
+}
+
+TEST(SafetensorsHeader, APointerOfGitLfsIsNamed) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+  const auto begin = std::as_bytes(std::span(pointer)).first<8>();
+  const auto size = safetensors_header_bytes(begin, Bytes(std::ssize(pointer)));
+  ASSERT_FALSE(size.ok());
+  EXPECT_THAT(size.error().message, HasSubstr("git lfs pull"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <random>
 
 #include "base/log.h"
@@ -106,6 +107,7 @@ class Serve final : public Command {
   Status run() override {
     set_.catalogue.hub = hub_cache([](const char* name) { return std::getenv(name); });
     const StopSignals signals;  // before any thread starts, so that all inherit the mask
+    std::optional<EndsAtSignal> starting(std::in_place, signals);
     ServedCatalogue catalogue(set_.catalogue, rotation_);
     CAUSEWAY_ASSIGN(auto models, catalogue.read_all());
     CAUSEWAY_TRY(finish_options());
@@ -131,6 +133,7 @@ class Serve final : public Command {
                                  fleet_options(set_.catalogue.model.empty() ? &catalogue : nullptr),
                                  *pool_home, slices->fleet(), sink));
     CAUSEWAY_TRY(server.start(*fleet));
+    starting.reset();
     if (set_.server.admin) {
       spdlog::info("administered at http://{}:{}/", set_.admin.host, server.admin_port());
     }
@@ -214,12 +217,12 @@ class Serve final : public Command {
   // What the machine, or the container, has left, less a reserve for everything else.
   Result<Bytes> pool_budget() const {
     const Bytes cache(set_.device == "cpu" ? static_cast<std::int64_t>(set_.weights_bytes) : 0);
-    if (set_.pool_bytes > 0 && cache == Bytes(0)) {
+    const Bytes kv = kv_host() + (set_.device == "cpu" ? kv_on_cpu() : Bytes(0));
+    if (set_.pool_bytes > 0 && cache + kv == Bytes(0)) {
       return Bytes(static_cast<std::int64_t>(set_.pool_bytes));
     }
     CAUSEWAY_ASSIGN(const device::MemoryHeadroom headroom, device::read_memory_headroom());
-    const Bytes kv = kv_host() + (set_.device == "cpu" ? kv_on_cpu() : Bytes(0));
-    if (cache > Bytes(0)) CAUSEWAY_TRY(check_host_cache(cache, kv, headroom.bytes));
+    CAUSEWAY_TRY(check_host_cache(cache, kv, headroom.bytes));
     if (set_.pool_bytes > 0) return Bytes(static_cast<std::int64_t>(set_.pool_bytes));
     const Bytes reserve = std::max(gib(1), headroom.bytes / 16) + kv + cache;
     const Bytes pool = std::max(headroom.bytes - reserve, Bytes(0));
@@ -533,8 +536,11 @@ class Serve final : public Command {
     return {};
   }
 
-  // Ids are unpredictable, as one is all that is needed to read an answer.
-  void finish_responses() {
+  // Ids of answers that are kept are unpredictable, as one is all that is needed to read an answer.
+  // Others differ from those of every other start, whatever --seed says.
+  void finish_ids() {
+    std::random_device random;
+    set_.server.id_seed = (std::uint64_t{random()} << 32) | random();
     set_.server.responses = {.bytes_max = static_cast<std::size_t>(set_.response_bytes),
                              .lifetime = nanos_from_seconds(set_.response_seconds),
                              .random = [] {
@@ -575,7 +581,7 @@ class Serve final : public Command {
     if (topology::names_instances(set_.slices)) set_.isolate = true;
     CAUSEWAY_TRY(finish_admin());
     CAUSEWAY_TRY(finish_tracing());
-    finish_responses();
+    finish_ids();
     set_.server.metrics.vllm_names = set_.metrics_aliases == "vllm";
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));

@@ -131,6 +131,12 @@ Result<ModelRate> parse_model_rate(const std::string& text, const std::string& o
 
 Status check_host_cache(Bytes weights, Bytes kv, Bytes left) {
   if (weights + kv <= left) return {};
+  if (weights == Bytes(0)) {
+    return exhausted(
+        fmt::format("{} for KV are more than the {} that this machine or container has left: give "
+                    "a smaller --kv-cache-memory-bytes or --kv-host-memory-bytes",
+                    shown(kv), shown(left)));
+  }
   return exhausted(
       fmt::format("--weights-memory-bytes {} and {} for KV are more than the {} that "
                   "this machine or container has left",

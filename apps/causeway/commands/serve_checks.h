@@ -44,7 +44,8 @@ Result<ModelRate> parse_model_rate(const std::string& text, const std::string& o
 Status check_memory(const std::vector<ServedModel>& models, const ServeMemory& memory);
 // kResourceExhausted: no model fits a slice, not even streamed; `slices`: how many there are.
 Status check_any_fits(const std::vector<ServedModel>& models, std::size_t slices);
-// kResourceExhausted: --weights-memory-bytes and KV on the CPU are more than the machine has left.
+// kResourceExhausted: --weights-memory-bytes on the CPU and KV in host memory are more than the
+// machine has left. `weights` may be none.
 Status check_host_cache(Bytes weights, Bytes kv, Bytes left);
 
 }  // namespace causeway::app

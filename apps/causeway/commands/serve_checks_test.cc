@@ -100,5 +100,12 @@ TEST(ServeChecks, AHostCacheLargerThanTheMachineIsAnError) {
               AllOf(HasSubstr("30 MiB"), HasSubstr("20 MiB"), HasSubstr("40 MiB")));
 }
 
+TEST(ServeChecks, KvLargerThanTheMachineIsAnErrorThatNamesItsOptions) {
+  EXPECT_TRUE(check_host_cache(Bytes(0), mib(40), mib(40)).ok());
+  EXPECT_THAT(check_host_cache(Bytes(0), mib(41), mib(40)).error().message,
+              AllOf(HasSubstr("41 MiB"), HasSubstr("40 MiB"), HasSubstr("--kv-cache-memory-bytes"),
+                    HasSubstr("--kv-host-memory-bytes"), Not(HasSubstr("--weights"))));
+}
+
 }  // namespace
 }  // namespace causeway::app::serve_checks_test

@@ -3,9 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <system_error>
-#include <thread>
 
 #include "base/log.h"
 
@@ -50,6 +48,27 @@ void StopSignals::drain(const std::function<bool()>& drain) const {
     if (sigtimedwait(&signals_, nullptr, &poll) > 0) _exit(130);
   }
   drainer.join();
+}
+
+EndsAtSignal::EndsAtSignal(const StopSignals& signals) {
+  try {
+    watcher_ = std::thread([this, &signals] {
+      const timespec poll{.tv_sec = 0, .tv_nsec = 50'000'000};
+      while (!done_) {
+        const int signal = sigtimedwait(&signals.signals_, nullptr, &poll);
+        if (signal <= 0) continue;
+        spdlog::info("signal {} during the start: ended", signal);
+        _exit(130);
+      }
+    });
+  } catch (const std::system_error&) {
+    return;
+  }
+}
+
+EndsAtSignal::~EndsAtSignal() {
+  done_ = true;
+  if (watcher_.joinable()) watcher_.join();
 }
 
 }  // namespace causeway::app

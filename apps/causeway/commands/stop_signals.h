@@ -1,8 +1,10 @@
 // SIGTERM and SIGINT as an orderly end: the first drains, the second exits at once.
 #pragma once
 
+#include <atomic>
 #include <csignal>
 #include <functional>
+#include <thread>
 
 namespace causeway::app {
 
@@ -20,7 +22,22 @@ class StopSignals {
   void drain(const std::function<bool()>& drain) const;
 
  private:
+  friend class EndsAtSignal;
   sigset_t signals_;
+};
+
+// While it lives the first signal ends the process with status 130: for a start, which may take
+// long and has nothing to drain. Where no thread is to be had for it, signals wait as without it.
+class EndsAtSignal {
+ public:
+  explicit EndsAtSignal(const StopSignals& signals);  // which outlive it
+  ~EndsAtSignal();
+  EndsAtSignal(const EndsAtSignal&) = delete;
+  EndsAtSignal& operator=(const EndsAtSignal&) = delete;
+
+ private:
+  std::atomic<bool> done_ = false;
+  std::thread watcher_;
 };
 
 }  // namespace causeway::app

@@ -23,6 +23,14 @@ ApiError too_slow(const char* what) {
   return error;
 }
 
+ApiError no_room() {
+  ApiError error = queue_full(
+      "the large bodies of other requests take all the memory that there is for them; try again "
+      "later");
+  error.status = 503;
+  return error;
+}
+
 }  // namespace
 
 Connection::Connection(ServerContext& context, Worker& worker, tcp::socket socket, Door door)
@@ -79,15 +87,22 @@ asio::awaitable<MaybeError> Connection::read_head(Parser& parser) {
   co_return parse_failure(error, context_.options.limits);
 }
 
-asio::awaitable<MaybeError> Connection::read_body(Parser& parser, bool expects_continue) {
+asio::awaitable<MaybeError> Connection::read_body(Parser& parser, bool expects_continue,
+                                                  BodyRoom& room) {
   if (expects_continue && !co_await write("HTTP/1.1 100 Continue\r\n\r\n")) {
     co_return parse_failure(http::error::partial_message, context_.options.limits);
   }
   error_code error;
   limit(context_.options.limits.body_time_max);
-  co_await http::async_read(socket_, buffer_, parser,
-                            asio::redirect_error(asio::use_awaitable, error));
+  parser.eager(true);
+  bool fits = true;
+  while (!error && fits && !parser.is_done()) {
+    co_await http::async_read_some(socket_, buffer_, parser,
+                                   asio::redirect_error(asio::use_awaitable, error));
+    fits = room.grow_to(parser.get().body().size());
+  }
   const bool late = unlimit();
+  if (!fits) co_return no_room();
   if (!error) co_return std::nullopt;
   if (closing_) co_return draining();
   if (late) co_return too_slow("body");

@@ -11,6 +11,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 
+#include "server/http/body_room.h"
 #include "server/http/context.h"
 #include "server/http/incoming.h"
 #include "server/http/worker.h"
@@ -34,8 +35,9 @@ class Connection {
   // Waits for a request's first byte; false: the client left, or was idle too long.
   asio::awaitable<bool> wait_for_request();
   asio::awaitable<MaybeError> read_head(Parser& parser);
-  // Reads the body; tells the client to continue first, if it waits for that.
-  asio::awaitable<MaybeError> read_body(Parser& parser, bool expects_continue);
+  // Reads the body, as far as `room` lets it grow; tells the client to continue first, if it waits
+  // for that.
+  asio::awaitable<MaybeError> read_body(Parser& parser, bool expects_continue, BodyRoom& room);
   // Writes all of it; false: the client has gone or does not read.
   asio::awaitable<bool> write(std::span<const asio::const_buffer> pieces);
   asio::awaitable<bool> write(std::string_view bytes);

@@ -29,6 +29,8 @@ struct ServerContext {
   ServerContext(const ServerOptions& of_server, const Clock& with_clock)
       : options(of_server), clock(with_clock), responses(of_server.responses) {}
 
+  static constexpr std::size_t kSmallBodyBytes = std::size_t{64} << 10;
+
   const ServerOptions& options;
   const Clock& clock;
   fleet::Fleet* fleet = nullptr;  // set from start() to stop()
@@ -38,11 +40,14 @@ struct ServerContext {
   KeptModels kept;                              // what `keep_alive` of requests asked for
   ResponseStore responses;                      // answers of /v1/responses that are kept
   asio::thread_pool* pool = nullptr;            // prepares requests
+  asio::thread_pool* large_pool = nullptr;      // prepares those of large bodies
   std::unique_ptr<grammar::Compiler> compiler;  // set from start() until the workers have ended
   std::atomic<bool> draining{false};
   Pause pause;                       // see paused()
   std::atomic<bool> probing{false};  // a check by /health?deep=1 is under way
   std::atomic<std::uint64_t> draws{0};
+  std::atomic<std::uint64_t> id_draws{0};
+  std::atomic<std::int64_t> bodies_bytes{0};  // of large bodies that are read or prepared: BodyRoom
 
   // What is held back now. Nothing while the server drains: what is there may then end.
   Pause::Kind paused() const { return draining ? Pause::Kind::kNone : pause.kind(); }
@@ -51,6 +56,13 @@ struct ServerContext {
 
   // The next number of a sequence that options.seed determines. Any thread.
   std::uint64_t draw() { return mix64(mix64(options.seed) + draws.fetch_add(1)); }
+  // The same of options.id_seed.
+  std::uint64_t draw_id() { return mix64(mix64(options.id_seed) + id_draws.fetch_add(1)); }
+
+  // Where a body of so many bytes becomes a request.
+  asio::thread_pool& pool_for(std::size_t body_bytes) const {
+    return body_bytes > kSmallBodyBytes ? *large_pool : *pool;
+  }
 
   // The number of connections and generations, and a wait until there are fewer.
   std::mutex mutex;

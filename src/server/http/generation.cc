@@ -58,7 +58,7 @@ class Generation {
     if (kept_) context_.kept.end(prepared_.model->id, answer_.keep_alive, connection_.now());
   }
 
-  asio::awaitable<bool> run(std::string body);
+  asio::awaitable<bool> run(Body& body);
 
  private:
   // An answer of /v1/responses that is to be kept.
@@ -139,11 +139,11 @@ class Generation {
   Nanos next_keep_alive_;
 };
 
-asio::awaitable<bool> Generation::run(std::string body) {
+asio::awaitable<bool> Generation::run(Body& body) {
   connection_.watch();
-  auto work = [this, &body] { prepare_now(body); };
-  co_await offload(*context_.pool, connection_.worker(), work);
-  std::string().swap(body);
+  auto work = [this, &body] { prepare_now(body.text); };
+  co_await offload(context_.pool_for(body.text.size()), connection_.worker(), work);
+  body.drop();
   if (!failure_ && prepared_.constraint) {
     MaybeError refused = co_await form_.wait();
     failure_ = std::move(refused);
@@ -226,7 +226,7 @@ void Generation::begin_writer(const GenerationRequest& asked, const std::string&
     head.id = id;
     head.created_unix_seconds = unix_seconds();
     head.model = prepared_.model->name;
-    head.call_ids = context_.draw();
+    head.call_ids = context_.draw_id();
     head.tool_calls = prepared_.model->tool_calls;
     response_ = std::make_unique<ResponseWriter>(head, *prepared_.model->tokenizer);
     if (to_keep_) to_keep_->id = "resp_" + id;
@@ -237,13 +237,13 @@ void Generation::begin_writer(const GenerationRequest& asked, const std::string&
   head.created_unix_seconds = unix_seconds();
   head.model = prepared_.model->name;
   head.reasoning = head.reasoning && parts_reasoning();
-  if (asked.calls_tools) head.call_ids = context_.draw();
+  if (asked.calls_tools) head.call_ids = context_.draw_id();
   head.tool_calls = prepared_.model->tool_calls;
   writer_.emplace(head, *prepared_.model->tokenizer);
 }
 
 void Generation::begin_runs(const GenerationRequest& asked) {
-  const std::string id = to_keep_ ? context_.responses.make_id() : hex_of(context_.draw());
+  const std::string id = to_keep_ ? context_.responses.make_id() : hex_of(context_.draw_id());
   begin_writer(asked, id);
   trace_.asked(prepared_, id);
   cached_tokens_.resize(prepared_.requests.size() / static_cast<std::size_t>(asked.n));
@@ -562,10 +562,10 @@ asio::awaitable<bool> Generation::write_events(std::string events, bool last) {
 
 }  // namespace
 
-asio::awaitable<bool> generate(Connection& connection, const Incoming& incoming, std::string body,
+asio::awaitable<bool> generate(Connection& connection, const Incoming& incoming, Body& body,
                                Nanos arrival) {
   Generation generation(connection, incoming, arrival);
-  const bool more = co_await generation.run(std::move(body));
+  const bool more = co_await generation.run(body);
   co_return more;
 }
 

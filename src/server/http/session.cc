@@ -42,18 +42,18 @@ asio::awaitable<bool> answer_page(Connection& connection, const Incoming& incomi
 }
 
 // Text to tokens or back, on a preparing thread, since it may take long.
-asio::awaitable<bool> answer_tokens(Connection& connection, const Incoming& incoming,
-                                    std::string body) {
+asio::awaitable<bool> answer_tokens(Connection& connection, const Incoming& incoming, Body& body) {
   ServerContext& context = connection.context();
   const Counted counted(context, &ServerContext::generations);
   std::string out;
   MaybeError error;
   auto work = [&] {
     const TokenizeContext with{*context.fleet, context.options.limits.api, unix_seconds()};
-    error = incoming.routed.route == Route::kTokenize ? answer_tokenize(body, with, out)
-                                                      : answer_detokenize(body, with, out);
+    error = incoming.routed.route == Route::kTokenize ? answer_tokenize(body.text, with, out)
+                                                      : answer_detokenize(body.text, with, out);
   };
-  co_await offload(*context.pool, connection.worker(), work);
+  co_await offload(context.pool_for(body.text.size()), connection.worker(), work);
+  body.drop();
   const bool more = co_await respond_either(connection, incoming, error, out);
   co_return more;
 }
@@ -147,8 +147,7 @@ asio::awaitable<bool> tell(Connection& connection, const Incoming& incoming) {
 
 // Reads a request, or as much of it as an error needs. The parser, which is large, is destroyed at
 // the end: while the request is answered only `incoming` and `body` are left of it.
-asio::awaitable<MaybeError> read_request(Connection& connection, Incoming& incoming,
-                                         std::string& body) {
+asio::awaitable<MaybeError> read_request(Connection& connection, Incoming& incoming, Body& body) {
   const ServerOptions& options = connection.context().options;
   Parser parser;
   configure(parser, options.limits);
@@ -162,12 +161,12 @@ asio::awaitable<MaybeError> read_request(Connection& connection, Incoming& incom
   if (error || !takes_body(route)) co_return error;
   const bool administered = administers(route) && !generates(route);
   if (!administered && connection.context().draining) co_return draining();
-  error = co_await connection.read_body(parser, incoming.expects_continue);
+  error = co_await connection.read_body(parser, incoming.expects_continue, body.room);
   // After an error has_body stays set: the connection ends, because where the next request begins
   // is unknown.
   if (error) co_return error;
   incoming.has_body = false;
-  body = std::move(parser.get().body());
+  body.text = std::move(parser.get().body());
   co_return error;
 }
 
@@ -177,18 +176,18 @@ asio::awaitable<bool> serve_one(Connection& connection) {
   if (!there) co_return false;
   const Nanos arrival = connection.now();
   Incoming incoming;
-  std::string body;
+  Body body(connection.context());
   const MaybeError error = co_await read_request(connection, incoming, body);
   const Route route = incoming.routed.route;
   bool more = false;
   if (error) {
     more = co_await respond_error(connection, incoming, *error);
   } else if (generates(route)) {
-    more = co_await generate(connection, incoming, std::move(body), arrival);
+    more = co_await generate(connection, incoming, body, arrival);
   } else if (administers(route) && takes_body(route)) {
-    more = co_await administer(connection, incoming, std::move(body));
+    more = co_await administer(connection, incoming, std::move(body.text));
   } else if (takes_body(route)) {
-    more = co_await answer_tokens(connection, incoming, std::move(body));
+    more = co_await answer_tokens(connection, incoming, body);
   } else {
     more = co_await tell(connection, incoming);
   }

@@ -67,6 +67,7 @@ request::Request ScriptedFleet::last() const {
 }
 
 const fleet::CatalogueEntry* ScriptedFleet::find(std::string_view name) const {
+  if (on_find) on_find(name);
   for (const auto* model : listed_) {
     if (model->name == name) return model;
   }

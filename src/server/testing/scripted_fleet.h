@@ -60,6 +60,8 @@ class ScriptedFleet final : public fleet::Fleet {
   std::atomic<bool> asks_held{false};
   std::atomic<bool> asleep_now{false};
   fleet::ReloadReport reloaded;  // set before it starts
+  // Told of each name that is looked for, before it is. Called on the server's threads.
+  std::function<void(std::string_view)> on_find;
   // Changes what status() says of a model. Called on the server's threads.
   std::function<void(ModelId, fleet::ModelStatus&)> on_status;
 
