@@ -122,7 +122,9 @@ TEST_F(PauseTest, ItMayBePausedAgain) {
     ASSERT_EQ(admin("/sleep?level=0&mode=keep").status, 200);
     ASSERT_EQ(admin("/sleep?level=0&mode=keep").status, 200) << "twice is as once";
     ASSERT_EQ(admin("/wake_up?tags=scheduling").status, 200);
-    if (round == 1) ASSERT_TRUE(fleet->wait_for_submitted(2));
+    if (round == 1) {
+      ASSERT_TRUE(fleet->wait_for_submitted(2));
+    }
   }
   EXPECT_EQ(text_of(answer.get()), "Hello");
   EXPECT_EQ(sleeps_, 0) << "at level 0 models stay";
