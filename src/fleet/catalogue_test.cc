@@ -139,9 +139,12 @@ TEST_F(LoadEntry, TheTemplateShowsHowCallsAreWritten) {
   EXPECT_FALSE(load().value()->chat_template->takes_tools());
   write_file(folder_.path() / "chat_template.jinja", "{{ tools }}[TOOL_CALLS]");
   EXPECT_EQ(format(), text::ToolCallFormat::kMistral);
-  std::string tokenizer = testing::byte_tokenizer_json();
-  tokenizer.replace(tokenizer.find("<s>"), 3, "[ARGS]");
-  write_file(folder_.path() / "tokenizer.json", tokenizer);
+  auto tokenizer = nlohmann::json::parse(testing::byte_tokenizer_json());
+  auto mark = tokenizer["added_tokens"][0];
+  mark["id"] = 258;
+  mark["content"] = "[ARGS]";
+  tokenizer["added_tokens"].push_back(mark);
+  write_file(folder_.path() / "tokenizer.json", tokenizer.dump());
   EXPECT_EQ(format(), text::ToolCallFormat::kMistralArgs) << "the tokenizer has its second mark";
 }
 
