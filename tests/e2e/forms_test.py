@@ -332,9 +332,10 @@ class MistralCalls(unittest.TestCase):
         return made
 
     def test_forced(self):
+        likes = {str(self.token("[TOOL_CALLS]")): 4}
         several = 0
         for seed in range(6):
-            several += len(self.calls(seed=seed, tool_choice="required")) > 1
+            several += len(self.calls(seed=seed, tool_choice="required", logit_bias=likes)) > 1
             one = self.calls(seed=seed, tool_choice="required", parallel_tool_calls=False)
             self.assertLessEqual(len(one), 1)
         self.assertGreater(several, 0)

@@ -84,7 +84,7 @@ class Replay(unittest.TestCase):
                                 self.root / "simulated.json", self.root / "chart"],
                                capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(drawn.returncode, 0, drawn.stderr)
-        self.assertEqual(len(drawn.stdout.splitlines()), 4)
+        self.assertEqual(len(drawn.stdout.splitlines()), 5)
 
     def test_without_a_server_the_same_is_asked(self):
         asked = ("--trace", self.trace, "--compress", 15, *LENGTHS, "--slo-ttft-ms", 60_000,
