@@ -22,7 +22,7 @@ constexpr Counted<Report> kFleetCounted[] = {
     {"drops", [](const Report& r) { return r.drops; }, 0.05},
     {"drains", [](const Report& r) { return r.counters.drains; }, 0.1},
     {"best effort", [](const Report& r) { return r.counters.best_effort; }, 0.1},
-    {"moves", [](const Report& r) { return r.counters.moves; }, 0.1},
+    {"moves", [](const Report& r) { return r.counters.moves; }, 0.05},
     {"slices lost", [](const Report& r) { return r.slices_lost; }},
     {"requests that went on", [](const Report& r) { return r.counters.resumed; }, 0.1},
     {"that had ended", [](const Report& r) { return r.ended_late; }, 0.01},
