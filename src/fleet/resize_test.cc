@@ -252,8 +252,8 @@ void ResizeTest::serve_under(const std::function<void(Random&)>& disturb) {
   }
   const request::Observation seen = fleet_->observe();
   std::cout << answered << " answered, " << seen.requests_resumed << " of them went on elsewhere\n";
-  EXPECT_GT(answered, 40);
-  EXPECT_GT(seen.requests_resumed, 10);
+  EXPECT_GT(answered, 20);
+  EXPECT_GT(seen.requests_resumed, 5);
 }
 
 // Some drain in time, and some go on elsewhere.
