@@ -111,10 +111,10 @@ void fuzz_target(std::string_view target) {
       CAUSEWAY_CHECK(!text::first_invalid_utf8(routed.response));
       CAUSEWAY_CHECK(routed.route == Route::kResponse || !routed.deletes);
       bool flag = false;
-      fleet::SleepMode mode{};
+      SleepQuery sleep;
       if (const auto error = parse_autoload_query(routed.query, flag)) check_error(*error);
       if (const auto error = parse_health_query(routed.query, flag)) check_error(*error);
-      if (const auto error = parse_sleep_query(routed.query, flag, mode)) check_error(*error);
+      if (const auto error = parse_sleep_query(routed.query, sleep)) check_error(*error);
       if (const auto error = parse_wake_query(routed.query)) check_error(*error);
     }
   }
