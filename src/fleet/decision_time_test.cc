@@ -10,7 +10,7 @@ namespace causeway::fleet::decision_time_test {
 namespace {
 
 constexpr Nanos kMedianMax = micros(4);
-constexpr Nanos kP99Max = micros(40);
+constexpr Nanos kP99Max = micros(400);
 
 // Events after the fleet has settled.
 void expect_quick(const testing::LargeFleetScenario& scenario) {
