@@ -47,7 +47,7 @@ class Start(unittest.TestCase):
         cls.folder.cleanup()
 
     def test_threads_spin_briefly_unless_told_otherwise(self):
-        self.assertEqual(spins(), "1000")
+        self.assertEqual(spins(), "10000")
         self.assertEqual(spins(GOMP_SPINCOUNT="77"), "77")
         self.assertEqual(spins(OMP_WAIT_POLICY="passive"), "0")
 
