@@ -32,6 +32,11 @@ class LateMasks : public ::testing::Test {
     core_.start_step(now_);
     EXPECT_TRUE(core_.check_integrity().ok());
   }
+  void start_both() {
+    submit(1, &told_);
+    submit(2, &other_);
+    start();
+  }
   void end_step() {
     core_.finish_step(executor_.end_oldest(), now_);
     start();
@@ -144,9 +149,7 @@ TEST_F(LateMasks, OneThatIsLateForLongStepsBack) {
 }
 
 TEST_F(LateMasks, NoneIsAwaitedOfThoseThatEnd) {
-  submit(1, &told_);
-  submit(2, &other_);
-  start();
+  start_both();
   other_.state = MaskState::kComputing;
   core_.cancel(RequestId(2), now_);
   end_step();
@@ -187,9 +190,7 @@ TEST_F(LateMasks, EmptyOnesAreSuppliedAsOthersAre) {
 
 TEST_F(LateMasks, AnEmptyOneMayBeLate) {
   told_.free = true;
-  submit(1, &told_);
-  submit(2, &other_);
-  start();
+  start_both();
   told_.state = MaskState::kComputing;  // of the call before the text
   end_step();
   EXPECT_TRUE(executor_.batches[0].awaits_masks()) << "an empty mask is not one that is not there";
@@ -216,9 +217,7 @@ TEST_F(LateMasks, AnEmptyOneMayBeLate) {
 
 TEST_F(LateMasks, AnEmptyOneIsNotAwaitedOfOneThatIsCancelled) {
   told_.free = true;
-  submit(1, &told_);
-  submit(2, &other_);
-  start();
+  start_both();
   told_.state = MaskState::kComputing;
   end_step();
   EXPECT_TRUE(executor_.batches[0].awaits_masks());
@@ -237,9 +236,7 @@ TEST_F(LateMasks, AnEmptyOneIsNotAwaitedOfOneThatIsCancelled) {
 
 // The executor takes what it is given; that no token continues the form its matcher says.
 TEST_F(LateMasks, OneWithoutABitEndsItsRequestAlone) {
-  submit(1, &told_);
-  submit(2, &other_);
-  start();
+  start_both();
   told_.none = true;
   end_step();
   ASSERT_EQ(supplied(), (std::vector<std::int64_t>{1, 2}));

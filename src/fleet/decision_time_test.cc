@@ -14,7 +14,7 @@ constexpr Nanos kP99Max = micros(400);
 
 // Events after the fleet has settled.
 void expect_quick(const testing::LargeFleetScenario& scenario) {
-  if (kSanitized) GTEST_SKIP() << "under a sanitizer everything takes several times as long";
+  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers: times of one thread";
   constexpr int kEvents = 20'000;
   testing::LargeFleet fleet(scenario);
   for (int i = 0; i < kEvents; ++i) fleet.happen();

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/hex_digit.h"
 #include "text/utf8.h"
 
 namespace causeway::grammar {
@@ -44,12 +45,6 @@ Ranges others(const Ranges& ranges, char32_t first, char32_t last) {
   }
   if (first <= last) out.emplace_back(first, last);
   return out;
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
 // Reads the inside of a class.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/model_card.h"
+#include "simulate/home_read.h"
 
 namespace causeway::simulate {
 
@@ -105,8 +106,7 @@ StepDurations::StepDurations(const StepWork& alike, const HardwareProfile& profi
   products_ = both(alike.product_flops / profile.flops_per_second,
                    slower_ * weights / profile.memory_bytes_per_second);
   if (alike.missed > Bytes(0)) {
-    products_ += static_cast<double>(alike.missed.count) /
-                 given_or(profile.home_bytes_per_second, profile.link_bytes_per_second);
+    products_ += static_cast<double>(alike.missed.count) / home_rate(profile);
   }
   const double per_token =
       alike.prompts ? profile.prompt_attention_token_seconds * alike.tokens : 0;

@@ -4,6 +4,11 @@
 
 namespace causeway::simulate {
 
+double home_rate(const HardwareProfile& profile) {
+  return profile.home_bytes_per_second > 0 ? profile.home_bytes_per_second
+                                           : profile.link_bytes_per_second;
+}
+
 HomeRead read_beside(std::span<const LinkUse> copies, Nanos at, Nanos takes) {
   Nanos now = at, left = takes, delays;
   for (const LinkUse& copy : copies) {

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/units.h"
+#include "simulate/hardware_profile.h"
 
 namespace causeway::simulate {
 
@@ -21,6 +22,9 @@ struct HomeRead {
   Nanos end;
   Nanos delays;  // how much later the copies end that had not ended before
 };
+
+// In bytes a second, while nothing else uses the link.
+double home_rate(const HardwareProfile& profile);
 
 // A read that begins at `at` and would take `takes` alone. `copies` follow one after the other.
 HomeRead read_beside(std::span<const LinkUse> copies, Nanos at, Nanos takes);

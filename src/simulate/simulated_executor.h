@@ -349,7 +349,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // The bytes of groups that the step reads and that have not arrived.
   Bytes missing_at(const Step& step, Nanos at) const;
   // What is left of the rate at which kernels read at home.
-  double home_rate() const;
+  double rate_left_at_home() const;
   // The same for a step that begins only when all of them have arrived.
   Nanos end_of_arrivals(const Step& step, Nanos at, Nanos computes) const;
   // Whether something that the step read, which has ended then, did not arrive. Blames groups that

@@ -7,11 +7,8 @@
 
 namespace causeway::simulate {
 
-double SimulatedExecutor::home_rate() const {
-  const HardwareProfile& profile = options_.profile;
-  const double rate = profile.home_bytes_per_second > 0 ? profile.home_bytes_per_second
-                                                        : profile.link_bytes_per_second;
-  return rate * mover_->left_at_home();
+double SimulatedExecutor::rate_left_at_home() const {
+  return home_rate(options_.profile) * mover_->left_at_home();
 }
 
 Bytes SimulatedExecutor::missing_at(const Step& step, Nanos at) const {
@@ -48,7 +45,7 @@ SimulatedExecutor::HomeStep SimulatedExecutor::home_step(const Step& step, Nanos
                  .hbm_bytes = static_cast<double>(work.weights.count) + work.kv_bytes,
                  .by_alpha = depends_on_alpha(home, flops)};
   if (home == 0) return found;
-  const Nanos takes = nanos_from_seconds(hybrid.link_bytes / home_rate());
+  const Nanos takes = nanos_from_seconds(hybrid.link_bytes / rate_left_at_home());
   found.read = mover_->home_read(at, takes).value_or(HomeRead{at + takes, Nanos(0)});
   // What is computed of a layer overlaps with reading the next one.
   const Nanos last = computes / std::max<std::int64_t>(1, shape.config.layers);
@@ -78,7 +75,7 @@ SimulatedExecutor::HomeStep SimulatedExecutor::run_at_home(Step& step, Nanos at)
   }
   if (!(best.link_bytes > 0)) return best;
   mover_->read_at_home(at, best.read);
-  const double share = home_rate() / mover_->left_at_home();
+  const double share = rate_left_at_home() / mover_->left_at_home();
   mover_->use_at_home(best.link_bytes / share / std::max(1e-9, to_seconds(best.end - at)));
   counters_.home_read += Bytes(static_cast<std::int64_t>(best.link_bytes));
   counters_.alpha_steps += 1;

@@ -55,7 +55,7 @@ Nanos SimulatedExecutor::end_of_reads(const Step& step, Nanos at, Nanos computes
   const Nanos end = end_of_arrivals(step, at, computes);
   if (!options_.reads_at_home || end == at + computes) return end;
   const Bytes missing = missing_at(step, at);
-  const auto takes = nanos_from_seconds(static_cast<double>(missing.count) / home_rate());
+  const auto takes = nanos_from_seconds(static_cast<double>(missing.count) / rate_left_at_home());
   const auto read = mover_->home_read(at, takes);
   if (!read) return end;
   // What is computed of a layer overlaps with reading the next one.

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "base/hex_digit.h"
 #include "base/nearest_word.h"
 #include "server/api/json_write.h"
 #include "text/utf8.h"
@@ -48,13 +49,6 @@ constexpr std::array<Known, 27> kKnown = {
      {"/metrics", Route::kMetrics, At::kBoth}}};
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr std::string_view kResponsePrefix = "/v1/responses/";
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 std::optional<std::string> percent_decoded(std::string_view text) {
   std::string out;

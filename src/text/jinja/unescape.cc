@@ -1,3 +1,4 @@
+#include "base/hex_digit.h"
 #include "text/jinja/failure.h"
 #include "text/jinja/lexer.h"
 #include "text/jinja/unicode.h"
@@ -7,13 +8,6 @@ namespace {
 
 constexpr std::string_view kLetters = "\\'\"abfnrtv";
 constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 char32_t read_hex(std::string_view literal, std::size_t& at, int digits, int line) {
   char32_t value = 0;
