@@ -2,9 +2,9 @@
 
 import concurrent.futures
 import glob
-import gzip
 import importlib.util
 import json
+import lzma
 import math
 import os
 import platform
@@ -35,7 +35,7 @@ def unpack(bundle, folder):
     """Programs, libraries and the client's wheels of a bundle, into `folder`."""
     for kind in ("bin", "lib", "python"):
         (folder / kind).mkdir()
-    packed = [*bundle.glob("bin/*.gz"), *bundle.glob("lib/*.gz")]
+    packed = [*bundle.glob("bin/*.xz"), *bundle.glob("lib/*.xz")]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(lambda path: _inflate(path, folder / path.parent.name / path.stem), packed))
     for wheel in bundle.glob("python/*.whl"):
@@ -44,7 +44,7 @@ def unpack(bundle, folder):
 
 
 def _inflate(path, target):
-    with gzip.open(path) as source, open(target, "wb") as out:
+    with lzma.open(path) as source, open(target, "wb") as out:
         shutil.copyfileobj(source, out)
     target.chmod(0o755)
 
