@@ -33,7 +33,11 @@ VOCAB = 16384
 # transformers' scaled dot product knows no soft caps.
 EAGER = ("gemma2",)
 
-# name → family, real configuration (for what sizes do not say: RoPE scaling, epsilon), its sizes.
+# Lengths go beyond what this scaling stretches.
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+
+# name → family, real configuration (for what sizes do not say: RoPE scaling, epsilon), its sizes;
+# among them "rope_scaling", where it is not the real configuration's.
 CASES = {
     "Gemma-2-2B ÷ 2": ("gemma2", "gemma-2-2b", {
         "layers": 8, "hidden": 1152, "intermediate": 4608, "heads": 4, "kv-heads": 2,
@@ -50,6 +54,9 @@ CASES = {
     "Llama-3.1-8B ÷ 4": ("llama", "Llama-3.1-8B", {
         "layers": 8, "hidden": 1024, "intermediate": 3584, "heads": 8, "kv-heads": 2,
         "head-dim": 128}),
+    "Llama-3.1-8B ÷ 4, linear RoPE": ("llama", "Llama-3.1-8B", {
+        "layers": 8, "hidden": 1024, "intermediate": 3584, "heads": 8, "kv-heads": 2,
+        "head-dim": 128, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
     "Llama-3.2-1B ÷ 2": ("llama", "Llama-3.2-1B-Instruct", {
         "layers": 8, "hidden": 1024, "intermediate": 4096, "heads": 16, "kv-heads": 4,
         "head-dim": 64}),
@@ -63,6 +70,9 @@ CASES = {
     "Qwen2.5-7B ÷ 4": ("qwen2", "Qwen2.5-7B-Instruct", {
         "layers": 7, "hidden": 896, "intermediate": 4736, "heads": 7, "kv-heads": 1,
         "head-dim": 128}),
+    "Qwen2.5-7B ÷ 4, YaRN": ("qwen2", "Qwen2.5-7B-Instruct", {
+        "layers": 7, "hidden": 896, "intermediate": 4736, "heads": 7, "kv-heads": 1,
+        "head-dim": 128, "rope_scaling": YARN}),
     "Qwen3-0.6B, 8 layers": ("qwen3", "Qwen3-0.6B", {
         "layers": 8, "hidden": 1024, "intermediate": 3072, "heads": 16, "kv-heads": 8,
         "head-dim": 128}),
@@ -89,10 +99,14 @@ def make_model(causeway, folder, case, seed):
         (folder / "real" / "config.json").write_text(real.read_text())
         source = ["--from-config", folder / "real"]
     sizes = {"vocab": VOCAB} | sizes
+    scaling = sizes.pop("rope_scaling", None)
     words = [part for key, value in sizes.items() for part in (f"--{key}", str(value))]
     subprocess.run([causeway, "make-model", folder / "model", *source, *words, "--dtype", "bf16",
                     "--seed", str(seed)],
                    check=True, timeout=120, stdout=subprocess.DEVNULL)
+    if scaling:
+        written = folder / "model" / "config.json"
+        written.write_text(json.dumps(json.loads(written.read_text()) | {"rope_scaling": scaling}))
     return folder / "model"
 
 
