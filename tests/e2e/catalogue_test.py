@@ -11,16 +11,14 @@ import time
 import unittest
 from pathlib import Path
 
-from running_server import DEVICE, TINY_MEMORY, ModelsFolder, RunningServer, make_model, run_causeway
+from running_server import (DEVICE, TINY_MEMORY, ModelsFolder, RunningServer, agree, make_model,
+                            run_causeway)
 
 KILLS = int(os.environ.get("CAUSEWAY_TEST_KILLS", "4"))
 PROMPT = "The quick brown fox jumps over the lazy dog."
 MODELS = ("a", "b", "c")
 # A tiny model takes one extent of 32 MiB of the cache.
 TWO_CACHED = ("--weights-memory-bytes", "64mb")
-# Two logarithms of probabilities that are closer may change places on a GPU, where requests that run
-# together are multiplied in other shapes, hence summed in another order, than alone.
-NEAR = 0.1
 
 
 def metric(text, name, **labels):
@@ -113,23 +111,12 @@ class Catalogue(ModelsFolder):
         self.assertEqual(answers[0], answers[2])
         self.assertGreaterEqual(crossed[1], crossed[0], "whole models are no less than layers")
 
-    def agree(self, choice, expected):
-        """The same text; on a GPU also one that parts from it where two tokens are as likely."""
-        if choice["text"] == expected["text"] or DEVICE == "cpu":
-            return choice["text"] == expected["text"]
-        tokens = zip(choice["logprobs"]["tokens"], expected["logprobs"]["tokens"],
-                     expected["logprobs"]["top_logprobs"])
-        for token, wanted, top in tokens:
-            if token != wanted:
-                return token in top and top[wanted] - top[token] < NEAR
-        return False
-
     def at_once(self, server, expected):
         wrong = []
 
         def ask(model):
             choice = self.answer(server, model)
-            if not self.agree(choice, expected[model]):
+            if not agree(choice, expected[model]):
                 wrong.append((choice, expected[model]))
         threads = [threading.Thread(target=ask, args=(MODELS[i % 3],)) for i in range(18)]
         for thread in threads:

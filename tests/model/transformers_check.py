@@ -64,6 +64,9 @@ CASES = {
     "Phi-4 ÷ 4": ("phi3", "phi-4", {
         "layers": 8, "hidden": 1280, "intermediate": 4480, "heads": 10, "kv-heads": 2,
         "head-dim": 128, "vocab": 32064}),
+    "Phi-3-mini ÷ 3": ("phi3", "Phi-3-mini-4k-instruct", {
+        "layers": 8, "hidden": 768, "intermediate": 2688, "heads": 8, "kv-heads": 8,
+        "head-dim": 96, "vocab": 32064}),
     "Phi-4-mini ÷ 3": ("phi3", "Phi-4-mini-instruct", {
         "layers": 8, "hidden": 1024, "intermediate": 2688, "heads": 8, "kv-heads": 4,
         "head-dim": 128, "rotary-dim": 96, "vocab": 32064}),
@@ -77,8 +80,8 @@ CASES = {
         "layers": 8, "hidden": 1024, "intermediate": 3072, "heads": 16, "kv-heads": 8,
         "head-dim": 128}),
     "Qwen3-30B-A3B ÷ 4": ("qwen3_moe", "Qwen3-30B-A3B", {
-        "layers": 6, "hidden": 512, "intermediate": 1536, "heads": 8, "kv-heads": 1,
-        "head-dim": 128, "experts": 64, "experts-per-token": 8, "moe-intermediate": 192}),
+        "layers": 4, "hidden": 512, "intermediate": 1536, "heads": 8, "kv-heads": 1,
+        "head-dim": 128, "experts": 32, "experts-per-token": 8, "moe-intermediate": 192}),
     # No such configuration among the test data: the family's own defaults.
     "Mistral-7B ÷ 4": ("mistral", "Mistral-7B-v0.1", {
         "layers": 8, "hidden": 1024, "intermediate": 3584, "heads": 8, "kv-heads": 2,

@@ -49,8 +49,8 @@ struct PrepareCuda {
 
 Status prepare(const PrepareCuda& params, CudaStream stream);
 
-enum class PrefillKernel { kBest, kReference, kFlashInfer };
-enum class DecodeKernel { kBest, kReference, kSplit, kFlashInfer };
+enum class PrefillKernel { kBest, kReference, kTensor, kFlashInfer };
+enum class DecodeKernel { kBest, kReference, kTensor, kSplit, kFlashInfer };
 
 struct ParamsCuda {
   PagedKv kv{};

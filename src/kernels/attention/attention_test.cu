@@ -66,6 +66,10 @@ void run_all_kernels(const Case& c, testing::Report& report, Late& late, cudaStr
     ways.push_back(
         {.prefill_kernel = PrefillKernel::kReference, .decode_kernel = DecodeKernel::kFlashInfer});
   }
+  if (parts::tensor_serves(c.shape.heads)) {
+    ways.push_back(
+        {.prefill_kernel = PrefillKernel::kTensor, .decode_kernel = DecodeKernel::kTensor});
+  }
   ways.push_back(
       {.prefill_kernel = PrefillKernel::kReference, .decode_kernel = DecodeKernel::kReference});
   run_case(c, ways, report, late, stream);

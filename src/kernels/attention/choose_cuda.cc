@@ -24,6 +24,12 @@ Status check(const Heads& heads) {
   return {};
 }
 
+Status check_tensor(const Heads& heads) {
+  if (parts::tensor_serves(heads)) return {};
+  return unsupported("attention: the tensor cores' kernel serves heads up to 128, not " +
+                     std::to_string(heads.size));
+}
+
 }  // namespace
 
 bool has_flashinfer() {
@@ -50,8 +56,11 @@ Result<PrefillKernel> choose_prefill(const Heads& heads, PrefillKernel wanted) {
                            : std::string("attention: this build is without FlashInfer; run "
                                          "scripts/test setup and build again"));
   }
+  if (wanted == PrefillKernel::kTensor) CAUSEWAY_TRY(check_tensor(heads));
   if (wanted != PrefillKernel::kBest) return wanted;
-  return serves ? PrefillKernel::kFlashInfer : PrefillKernel::kReference;
+  return serves                        ? PrefillKernel::kFlashInfer
+         : parts::tensor_serves(heads) ? PrefillKernel::kTensor
+                                       : PrefillKernel::kReference;
 }
 
 Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted) {
@@ -66,10 +75,12 @@ Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted) {
   if (wanted == DecodeKernel::kFlashInfer) {
     CAUSEWAY_TRY(choose_prefill(heads, PrefillKernel::kFlashInfer));
   }
+  if (wanted == DecodeKernel::kTensor) CAUSEWAY_TRY(check_tensor(heads));
   if (wanted != DecodeKernel::kBest) return wanted;
-  return serves                     ? DecodeKernel::kSplit
-         : flashinfer_serves(heads) ? DecodeKernel::kFlashInfer
-                                    : DecodeKernel::kReference;
+  return serves                        ? DecodeKernel::kSplit
+         : flashinfer_serves(heads)    ? DecodeKernel::kFlashInfer
+         : parts::tensor_serves(heads) ? DecodeKernel::kTensor
+                                       : DecodeKernel::kReference;
 }
 
 bool small_batch_serves(const Heads& heads) {

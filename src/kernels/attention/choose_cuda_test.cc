@@ -8,17 +8,21 @@ namespace {
 TEST(ChooseAttention, KernelsByHeads) {
   EXPECT_FALSE(choose_decode({3, 2, 64}, DecodeKernel::kBest).ok());
   EXPECT_FALSE(choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok());
-  EXPECT_EQ(*choose_decode({4, 2, 96}, DecodeKernel::kBest), DecodeKernel::kReference);
+  EXPECT_EQ(*choose_decode({4, 2, 96}, DecodeKernel::kBest), DecodeKernel::kTensor);
+  EXPECT_EQ(*choose_decode({4, 2, 192}, DecodeKernel::kBest), DecodeKernel::kReference);
+  EXPECT_FALSE(choose_decode({4, 2, 192}, DecodeKernel::kTensor).ok());
   EXPECT_EQ(*choose_decode({28, 4, 128}, DecodeKernel::kBest), DecodeKernel::kSplit);
   EXPECT_EQ(*choose_decode({16, 8, 256}, DecodeKernel::kBest), DecodeKernel::kSplit);
   EXPECT_EQ(*choose_decode({8, 1, 256}, DecodeKernel::kBest), DecodeKernel::kSplit);
   EXPECT_FALSE(choose_decode({4, 2, 96}, DecodeKernel::kFlashInfer).ok());
   const auto other = has_flashinfer() ? DecodeKernel::kFlashInfer : DecodeKernel::kReference;
   EXPECT_EQ(*choose_decode({9, 1, 256}, DecodeKernel::kBest), other) << "nine heads on one";
-  EXPECT_EQ(*choose_decode({34, 2, 64}, DecodeKernel::kBest), other);
+  EXPECT_EQ(*choose_decode({34, 2, 64}, DecodeKernel::kBest),
+            has_flashinfer() ? DecodeKernel::kFlashInfer : DecodeKernel::kTensor);
   EXPECT_FALSE(choose_decode({9, 1, 256}, DecodeKernel::kSplit).ok());
   EXPECT_FALSE(choose_prefill({4, 2, 96}, PrefillKernel::kFlashInfer).ok());
-  EXPECT_EQ(*choose_prefill({4, 2, 96}, PrefillKernel::kBest), PrefillKernel::kReference);
+  EXPECT_EQ(*choose_prefill({4, 2, 96}, PrefillKernel::kBest), PrefillKernel::kTensor);
+  EXPECT_FALSE(choose_prefill({4, 2, 256}, PrefillKernel::kTensor).ok());
 }
 
 TEST(ChooseAttention, DecodeRowsArePreparedByTheSplitKernel) {

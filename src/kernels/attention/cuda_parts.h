@@ -18,6 +18,11 @@ inline int device_window(const ParamsCuda& params) {
 Status run_reference(const ParamsCuda& params, std::int64_t first, std::int64_t last,
                      CudaStream stream);
 
+// The same by the tensor cores, for heads that tensor_serves().
+Status run_tensor(const ParamsCuda& params, std::int64_t first, std::int64_t last,
+                  CudaStream stream);
+constexpr bool tensor_serves(const Heads& heads) { return heads.size <= 128; }
+
 // Sequences [0, decode).
 Status run_split(const ParamsCuda& params, CudaStream stream);
 Status run_split_plan(const ParamsCuda& params, CudaStream stream);

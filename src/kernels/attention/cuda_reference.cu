@@ -1,5 +1,5 @@
 // Attention as it is defined, for any head size and grouping: a warp a query token and head.
-#include "kernels/attention/cuda_parts.h"
+#include "kernels/attention/cuda_paged.cuh"
 #include "kernels/cuda_bf16.cuh"
 #include "kernels/cuda_launch.cuh"
 
@@ -10,27 +10,8 @@ constexpr int kWarps = 4;
 constexpr int kSizeMax = 512;
 constexpr int kDimsOfLane = kSizeMax / 32;
 
-struct Args {
-  const __nv_bfloat16* q;  // [tokens][query heads][size], rows q_stride apart
-  int64_t q_stride;
-  __nv_bfloat16* out;    // [tokens][query heads][size]
-  const char* keys;      // K of the layer in frame 0
-  int64_t value_offset;  // bytes
-  int64_t frame_bytes;
-  int64_t token_stride;   // bytes
-  const int32_t* frames;  // as ParamsCuda has them
-  const int32_t* frame_begin;
-  const int32_t* query_begin;
-  const int32_t* length;
-  int first, last;  // sequences
-  int query_heads, group, size, block_tokens;
-  int window;
-  float scale_log2;
-  float cap;  // 0: none
-};
-
 // Grid: (query tokens, ⌈query heads / kWarps⌉). A token finds its sequence by bisection.
-__global__ void __launch_bounds__(kWarps * 32) reference_kernel(const Args a) {
+__global__ void __launch_bounds__(kWarps * 32) reference_kernel(const PagedArgs a) {
   wait_for_predecessor();
   const int row = a.query_begin[a.first] + static_cast<int>(blockIdx.x);
   const int head = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32;
@@ -69,8 +50,7 @@ __global__ void __launch_bounds__(kWarps * 32) reference_kernel(const Args a) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) dot += k[i] * x[i];
       }
-      score = dot * a.scale_log2;
-      if (a.cap > 0) score = a.cap * tanhf(score / a.cap);
+      score = a.score_of(dot);
     }
     float above = score;
     for (int lanes = 16; lanes > 0; lanes /= 2) {
@@ -103,30 +83,9 @@ __global__ void __launch_bounds__(kWarps * 32) reference_kernel(const Args a) {
 
 Status run_reference(const ParamsCuda& p, std::int64_t first, std::int64_t last,
                      CudaStream stream) {
-  Args a = {};
-  a.q = static_cast<const __nv_bfloat16*>(p.q);
-  a.q_stride = p.q_stride;
-  a.out = static_cast<__nv_bfloat16*>(p.out);
-  a.keys = reinterpret_cast<const char*>(p.kv.base) + p.kv.key_offset.count;
-  a.value_offset = p.kv.value_offset.count;
-  a.frame_bytes = p.kv.frame_bytes.count;
-  a.token_stride = p.kv.token_stride.count;
-  a.frames = p.frames;
-  a.frame_begin = p.frame_begin;
-  a.query_begin = p.query_begin;
-  a.length = p.length;
-  a.first = static_cast<int>(first);
-  a.last = static_cast<int>(last);
-  a.query_heads = static_cast<int>(p.heads.query);
-  a.group = static_cast<int>(p.heads.query / p.heads.kv);
-  a.size = static_cast<int>(p.heads.size);
-  a.block_tokens = static_cast<int>(p.kv.block_tokens);
-  a.window = device_window(p);
-  a.scale_log2 = p.scale * 1.4426950408889634f;
-  a.cap = p.cap * 1.4426950408889634f;  // of scores whose exponentials have the base 2
-  const std::int64_t tokens =
-      first == 0 ? (last == p.decode ? p.decode : p.tokens) : p.tokens - p.decode;
-  const dim3 grid(static_cast<unsigned>(tokens), (a.query_heads + kWarps - 1) / kWarps);
+  const PagedArgs a = paged_args(p, first, last);
+  const dim3 grid(static_cast<unsigned>(rows_at_most(p, first, last)),
+                  (a.query_heads + kWarps - 1) / kWarps);
   return launch("attention (reference)", stream, {grid, dim3(kWarps * 32)}, reference_kernel, a);
 }
 

@@ -59,6 +59,7 @@ Status run_decode(const ParamsCuda& p, CudaStream stream) {
     return invalid_argument("attention: only the split kernel prepares rows itself");
   }
   if (decode == DecodeKernel::kReference) return parts::run_reference(p, 0, p.decode, stream);
+  if (decode == DecodeKernel::kTensor) return parts::run_tensor(p, 0, p.decode, stream);
   ParamsCuda alone = p;
   alone.sequences = alone.tokens = p.decode;
   alone.decode = 0;
@@ -105,12 +106,10 @@ Status run(const ParamsCuda& params, CudaStream stream) {
     return parts::run_flashinfer(prompts, stream);
   }
   if (params.decode > 0) CAUSEWAY_TRY(run_decode(params, stream));
-  if (params.decode < params.sequences) {
-    CAUSEWAY_TRY(prefill == PrefillKernel::kFlashInfer
-                     ? parts::run_flashinfer(params, stream)
-                     : parts::run_reference(params, params.decode, params.sequences, stream));
-  }
-  return {};
+  if (params.decode == params.sequences) return {};
+  if (prefill == PrefillKernel::kFlashInfer) return parts::run_flashinfer(params, stream);
+  return (prefill == PrefillKernel::kTensor ? parts::run_tensor : parts::run_reference)(
+      params, params.decode, params.sequences, stream);
 }
 
 }  // namespace causeway::kernels::attention
