@@ -13,7 +13,8 @@
 #   testing/*.cc  the library causeway_NAME_testing: helpers for tests of this and higher modules
 # Files are found by pattern, so that no test can be forgotten.
 #
-# OPTIMIZED: under sanitizers too, where other modules are compiled with -O0.
+# OPTIMIZED: under sanitizers too, where other modules are compiled with -O0. The tests of those others
+# are compiled with -O0 in every build.
 # NO_THREADS: no file of the module starts a thread, so that its tests would prove nothing under the
 # thread sanitizer, and are not built there. That no file names one is checked here.
 # THREADED_TESTS: the test program of the thread sanitizer is made of these files alone, because one
@@ -82,7 +83,7 @@ function(causeway_module name)
   if(helpers AND CAUSEWAY_TESTS)
     add_library(${target}_testing STATIC ${helpers})
     target_link_libraries(${target}_testing PUBLIC ${target} GTest::gtest)
-    causeway_for_tests(${target}_testing)
+    _causeway_module_tests("${arg_OPTIMIZED}" ${target}_testing)
     # A test program takes the helpers that it names, not their neighbours' test suites.
     causeway_apart(${target}_testing)
     add_library(causeway::${name}_testing ALIAS ${target}_testing)
@@ -92,7 +93,7 @@ function(causeway_module name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${target} ${arg_LINK_TEST} ${arg_LINK_PRIVATE}
                           GTest::gmock GTest::gtest_main)
-    causeway_for_tests(${name}_test)
+    _causeway_module_tests("${arg_OPTIMIZED}" ${name}_test)
     add_test(NAME ${name}_test COMMAND ${name}_test)
     set_tests_properties(${name}_test PROPERTIES TIMEOUT 1200 LABELS unit)
     if(arg_NO_THREADS)
@@ -113,6 +114,14 @@ function(causeway_module name)
     foreach(fuzzer ${fuzzers})
       causeway_fuzzer(${fuzzer} ${target})
     endforeach()
+  endif()
+endfunction()
+
+function(_causeway_module_tests optimized target)
+  if(optimized)
+    causeway_for_tests(${target})
+  else()
+    causeway_for_light_tests(${target})
   endif()
 endfunction()
 
