@@ -1,6 +1,6 @@
 # causeway_module(NAME [LINK public libraries and modules…] [LINK_PRIVATE libraries…]
 #                 [EXCLUDE pattern of paths that are built otherwise]
-#                 [OPTIMIZED] [NO_THREADS | THREADED_TESTS files…])
+#                 [OPTIMIZED | OPTIMIZED_WHERE_TESTED] [NO_THREADS | THREADED_TESTS files…])
 #
 # Makes the module of the current folder from what lies in it, at any depth:
 #   *.cc          the library causeway_NAME (alias causeway::NAME)
@@ -15,13 +15,17 @@
 #
 # OPTIMIZED: under sanitizers too, where other modules are compiled with -O0. The tests of those others
 # are compiled with -O0 in every build.
+# OPTIMIZED_WHERE_TESTED: likewise, but for the thread sanitizer, which runs few of its tests or none.
 # NO_THREADS: no file of the module starts a thread, so that its tests would prove nothing under the
 # thread sanitizer, and are not built there. That no file names one is checked here.
 # THREADED_TESTS: the test program of the thread sanitizer is made of these files alone, because one
 # thread runs in the module's other tests. That no other test names one is checked here.
 function(causeway_module name)
-  cmake_parse_arguments(arg "OPTIMIZED;NO_THREADS" "EXCLUDE"
+  cmake_parse_arguments(arg "OPTIMIZED;OPTIMIZED_WHERE_TESTED;NO_THREADS" "EXCLUDE"
                         "LINK;LINK_PRIVATE;LINK_TEST;THREADED_TESTS" ${ARGN})
+  if(arg_OPTIMIZED_WHERE_TESTED AND NOT CAUSEWAY_SANITIZE MATCHES "thread")
+    set(arg_OPTIMIZED TRUE)
+  endif()
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
   if(arg_EXCLUDE)
     list(FILTER all EXCLUDE REGEX "${arg_EXCLUDE}")
