@@ -1,3 +1,8 @@
+# ctest knows from earlier runs alone which tests take long; in a fresh folder it is told, so that none
+# of them runs when all others have ended. Tests that take above half a minute have this COST.
+set(kLongTestCost 60)
+set(kLongModuleTests device_test model_test simulate_test slice_test transfer_test worker_test)
+
 # causeway_module(NAME [LINK public libraries and modules…] [LINK_PRIVATE libraries…]
 #                 [EXCLUDE pattern of paths that are built otherwise]
 #                 [OPTIMIZED | OPTIMIZED_WHERE_TESTED] [NO_THREADS | THREADED_TESTS files…])
@@ -100,6 +105,9 @@ function(causeway_module name)
     _causeway_module_tests("${arg_OPTIMIZED}" ${name}_test)
     add_test(NAME ${name}_test COMMAND ${name}_test)
     set_tests_properties(${name}_test PROPERTIES TIMEOUT 1200 LABELS unit)
+    if(${name}_test IN_LIST kLongModuleTests)
+      set_tests_properties(${name}_test PROPERTIES COST ${kLongTestCost})
+    endif()
     if(arg_NO_THREADS)
       file(GLOB_RECURSE files CONFIGURE_DEPENDS *.cc *.h)
       list(FILTER files EXCLUDE REGEX "_bench\\.cc$")
