@@ -1,6 +1,11 @@
+# ctest knows from earlier runs alone which tests take long; in a fresh folder it is told, so that none
+# of them runs when all others have ended. Tests that take above half a minute have this COST.
+set(kLongTestCost 60)
+set(kLongModuleTests device_test model_test simulate_test slice_test transfer_test worker_test)
+
 # causeway_module(NAME [LINK public libraries and modules…] [LINK_PRIVATE libraries…]
 #                 [EXCLUDE pattern of paths that are built otherwise]
-#                 [OPTIMIZED] [NO_THREADS | THREADED_TESTS files…])
+#                 [OPTIMIZED | OPTIMIZED_WHERE_TESTED] [NO_THREADS | THREADED_TESTS files…])
 #
 # Makes the module of the current folder from what lies in it, at any depth:
 #   *.cc          the library causeway_NAME (alias causeway::NAME)
@@ -13,14 +18,19 @@
 #   testing/*.cc  the library causeway_NAME_testing: helpers for tests of this and higher modules
 # Files are found by pattern, so that no test can be forgotten.
 #
-# OPTIMIZED: under sanitizers too, where other modules are compiled with -O0.
+# OPTIMIZED: under sanitizers too, where other modules are compiled with -O0. The tests of those others
+# are compiled with -O0 in every build.
+# OPTIMIZED_WHERE_TESTED: likewise, but for the thread sanitizer, which runs few of its tests or none.
 # NO_THREADS: no file of the module starts a thread, so that its tests would prove nothing under the
 # thread sanitizer, and are not built there. That no file names one is checked here.
 # THREADED_TESTS: the test program of the thread sanitizer is made of these files alone, because one
 # thread runs in the module's other tests. That no other test names one is checked here.
 function(causeway_module name)
-  cmake_parse_arguments(arg "OPTIMIZED;NO_THREADS" "EXCLUDE"
+  cmake_parse_arguments(arg "OPTIMIZED;OPTIMIZED_WHERE_TESTED;NO_THREADS" "EXCLUDE"
                         "LINK;LINK_PRIVATE;LINK_TEST;THREADED_TESTS" ${ARGN})
+  if(arg_OPTIMIZED_WHERE_TESTED AND NOT CAUSEWAY_SANITIZE MATCHES "thread")
+    set(arg_OPTIMIZED TRUE)
+  endif()
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
   if(arg_EXCLUDE)
     list(FILTER all EXCLUDE REGEX "${arg_EXCLUDE}")
@@ -82,7 +92,7 @@ function(causeway_module name)
   if(helpers AND CAUSEWAY_TESTS)
     add_library(${target}_testing STATIC ${helpers})
     target_link_libraries(${target}_testing PUBLIC ${target} GTest::gtest)
-    causeway_for_tests(${target}_testing)
+    _causeway_module_tests("${arg_OPTIMIZED}" ${target}_testing)
     # A test program takes the helpers that it names, not their neighbours' test suites.
     causeway_apart(${target}_testing)
     add_library(causeway::${name}_testing ALIAS ${target}_testing)
@@ -92,9 +102,12 @@ function(causeway_module name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${target} ${arg_LINK_TEST} ${arg_LINK_PRIVATE}
                           GTest::gmock GTest::gtest_main)
-    causeway_for_tests(${name}_test)
+    _causeway_module_tests("${arg_OPTIMIZED}" ${name}_test)
     add_test(NAME ${name}_test COMMAND ${name}_test)
     set_tests_properties(${name}_test PROPERTIES TIMEOUT 1200 LABELS unit)
+    if(${name}_test IN_LIST kLongModuleTests)
+      set_tests_properties(${name}_test PROPERTIES COST ${kLongTestCost})
+    endif()
     if(arg_NO_THREADS)
       file(GLOB_RECURSE files CONFIGURE_DEPENDS *.cc *.h)
       list(FILTER files EXCLUDE REGEX "_bench\\.cc$")
@@ -113,6 +126,14 @@ function(causeway_module name)
     foreach(fuzzer ${fuzzers})
       causeway_fuzzer(${fuzzer} ${target})
     endforeach()
+  endif()
+endfunction()
+
+function(_causeway_module_tests optimized target)
+  if(optimized)
+    causeway_for_tests(${target})
+  else()
+    causeway_for_light_tests(${target})
   endif()
 endfunction()
 

@@ -16,7 +16,10 @@
 # causeway_for_tests(TARGET…)     likewise, with those of tests, and fewer are joined: who works on a
 #                                 test compiles its neighbours too. What a test file has is in a namespace
 #                                 of its name. What is measured is in the libraries; the tests' own code
-#                                 is compiled with -O1.
+#                                 is compiled with -O1, and without line numbers for a debugger, which a
+#                                 failed check tells itself.
+# causeway_for_light_tests(TARGET…)  likewise with -O0: for tests that wait or call the library more
+#                                 than they compute.
 set(kCommonHeaders
   <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
   <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span>
@@ -74,9 +77,21 @@ function(causeway_for_program)
 endfunction()
 
 function(causeway_for_tests)
-  _causeway_level(-O1 level)
+  _causeway_tests(causeway_test_headers "-O1;-g0" ${ARGN})
+endfunction()
+
+function(causeway_for_light_tests)
+  if(CAUSEWAY_SANITIZE)
+    causeway_for_tests(${ARGN})
+  else()
+    _causeway_tests(causeway_light_test_headers "-O0;-g0" ${ARGN})
+  endif()
+endfunction()
+
+function(_causeway_tests headers plain)
+  _causeway_level("${plain}" level)
   _causeway_joined(${kJoinedTests} ${ARGN})
-  _causeway_precompiled(causeway_test_headers "${level}" GTest::gmock
+  _causeway_precompiled(${headers} "${level}" GTest::gmock
     "<gmock/gmock.h>;<gtest/gtest.h>" ${ARGN})
 endfunction()
 
@@ -100,7 +115,7 @@ function(_causeway_precompiled headers options libraries more)
     target_precompile_headers(${headers} PRIVATE ${kCommonHeaders} ${more})
   endif()
   foreach(target ${ARGN})
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${options}>)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
     target_precompile_headers(${target} REUSE_FROM ${headers})
   endforeach()
 endfunction()
