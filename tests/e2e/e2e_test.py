@@ -174,6 +174,42 @@ class Lifecycle(unittest.TestCase):
             thread.join()
             self.assertEqual(result["answer"]["usage"]["completion_tokens"], 400)
 
+    def test_a_closed_terminal_drains(self):
+        for more in ((), ("--isolate",)):
+            with self.subTest(more):
+                self.close_terminal(*more)
+
+    def close_terminal(self, *more):
+        with RunningServer(self.model, *TINY_MEMORY, "--shutdown-grace", 60, *more) as server:
+            result = {}
+
+            def long_request():
+                result["answer"] = server.complete("m", "x", max_tokens=400, ignore_eos=True)
+            thread = threading.Thread(target=long_request)
+            thread.start()
+            while server.request("/metrics")[1].find(
+                    'causeway:num_requests_running{model_name="m"} 1') < 0 and thread.is_alive():
+                pass
+            for _ in range(3):  # the shell's, and the kernel's when the shell has ended
+                for pid in server.workers():
+                    os.kill(pid, signal.SIGHUP)
+                server.process.send_signal(signal.SIGHUP)
+                time.sleep(0.1)
+            self.assertEqual(server.process.wait(60), 0)
+            self.assertNotIn("is lost", "".join(server.log))
+            thread.join()
+            self.assertEqual(result["answer"]["usage"]["completion_tokens"], 400)
+
+    def test_nohup_outlives_the_terminal(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it to its program
+        try:
+            with RunningServer(self.model, *TINY_MEMORY) as server:
+                server.process.send_signal(signal.SIGHUP)
+                time.sleep(1)
+                self.assertEqual(server.request("/health")[0], 200)
+        finally:
+            signal.signal(signal.SIGHUP, before)
+
     def test_one_model_under_a_served_name_with_a_key(self):
         with RunningServer("--served-model-name", "org/name", "--api-key", "secret", self.model,
                            *TINY_MEMORY) as server:

@@ -481,7 +481,7 @@ class Serve final : public Command {
                    "seed of the random numbers for requests without a seed")
         .group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
-                   "seconds that running requests get after SIGTERM")
+                   "seconds that running requests get after SIGTERM, SIGINT or SIGHUP")
         .range(0.0, 1e6)
         .group("Server")
         .show_default();
