@@ -105,6 +105,7 @@ TEST(Parse, RefusesBadTokenFieldsByName) {
       {R"("allowed_token_ids":5)", "allowed_token_ids"},
       {R"("allowed_token_ids":["5"])", "allowed_token_ids"},
       {R"("allowed_token_ids":[-5])", "allowed_token_ids"},
+      {R"("allowed_token_ids":[])", "allowed_token_ids"},
       {R"("logit_bias":{"5":101})", "logit_bias"},
       {R"("logit_bias":{"5":-100.5})", "logit_bias"},
       {R"("logit_bias":{"5":"1"})", "logit_bias"},
