@@ -137,6 +137,16 @@ TEST(Parse, NamesTheFieldThatWasMeant) {
             "cache_salt: `cache_salt` is not supported by this server; leave it out");
 }
 
+TEST(Parse, AnIntegerThatIsTooLargeIsToldTheRange) {
+  for (const char* seed :
+       {"18446744073709551616", "18446744073709551615", "-9223372036854775809"}) {
+    const auto error = parse_chat_with(std::string("\"seed\":") + seed);
+    ASSERT_TRUE(error) << seed;
+    EXPECT_TRUE(error->message.ends_with("from -9223372036854775808 to 9223372036854775807"))
+        << error->message;
+  }
+}
+
 TEST(Parse, WhatIsNotJsonSaysWhere) {
   GenerationRequest out;
   for (const char* body : {R"({"model":"m")", "model=m", R"({"model":"m",})"}) {
