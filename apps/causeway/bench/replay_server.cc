@@ -23,7 +23,9 @@ Result<std::vector<ServedModel>> catalogue_of(const ReplayTarget& target, const 
   while (true) {
     auto models = served_models(target.endpoint);
     const bool late = clock.now() - begin >= target.ready_max;
-    const bool may_come = !models.ok() && models.error().code == ErrorCode::kUnavailable;
+    // What stands before a server that starts may answer 404.
+    const bool may_come = !models.ok() && (models.error().code == ErrorCode::kUnavailable ||
+                                           models.error().code == ErrorCode::kNotFound);
     if (!models.ok() && (late || !may_come)) return models.error();
     const std::int64_t all = models.ok() ? std::ssize(*models) : 0;
     const std::int64_t ready =

@@ -238,8 +238,7 @@ class Replay final : public Command {
   }
 
   Result<bench::ReplayReport> run_server() {
-    CAUSEWAY_ASSIGN(target_.endpoint, bench::parse_base_url(url_, api_key_));
-    if (target_.endpoint.prefix.empty()) target_.endpoint.prefix = "/v1";
+    CAUSEWAY_ASSIGN(target_.endpoint, bench::parse_api_url(url_, api_key_));
     target_.request_max = nanos_from_seconds(timeout_seconds_);
     target_.ready_max = nanos_from_seconds(ready_seconds_);
     const auto allowed = allow_open_files(kOpenFiles);
