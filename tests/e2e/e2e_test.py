@@ -345,6 +345,8 @@ class Lifecycle(unittest.TestCase):
                           ["serve", self.model, "--kv-frame-bytes", "1000"],
                           ["serve", self.model, "--scheduling-policy", "random"],
                           ["serve", self.model, "--preemption", "never"],
+                          ["serve", self.model, "--preemption", "rotate"],
+                          ["serve", self.model, "--kv-cache-memory-bytes", "0"],
                           ["serve", self.model, "--kv-host-memory-bytes", "1kb"],
                           ["serve", self.model, "--kv-host-memory-bytes", "64mb",
                            "--preemption", "recompute"],

@@ -594,6 +594,11 @@ class Serve final : public Command {
                                 " bytes is more than any machine has");
       }
     }
+    if (options().count("--kv-cache-memory-bytes") > 0 && set_.kv_bytes == 0) {
+      return invalid_argument(
+          "--kv-cache-memory-bytes 0: no request can run without memory for KV; give a size, e.g. "
+          "4GB, or leave the option out for the default");
+    }
     schedule::Options& schedule = set_.engine.core.schedule;
     CAUSEWAY_TRY(rotation_.apply(schedule, set_.engine.core.rotation, kv_host()));
     CAUSEWAY_TRY(chunk_.apply(schedule));
