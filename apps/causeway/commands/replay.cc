@@ -93,10 +93,10 @@ class Replay final : public Command {
                          "seconds after which a request is given up"))
         .range(0.1, 1e5)
         .show_default();
-    group(
-        app.add_option("--vocab-size", target_.vocab, "token ids of prompts are below this number"))
-        .positive()
-        .show_default();
+    group(app.add_option("--vocab-size", target_.vocab,
+                         "token ids of prompts are below this number; default: 8192, or the least "
+                         "that a model has"))
+        .positive();
   }
 
   void declare_here() {
