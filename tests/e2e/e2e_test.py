@@ -360,6 +360,25 @@ class Lifecycle(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertNotEqual(done.stderr.strip(), "", arguments)
 
+    @unittest.skipUnless(DEVICE == "cpu", "a GPU's sampler does not tell")
+    def test_weights_that_are_nan_are_an_error(self):
+        damaged = Path(self.folder.name) / "damaged"
+        shutil.copytree(self.model, damaged)
+        path = damaged / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        begin, end = json.loads(data[8:8 + size])["model.norm.weight"]["data_offsets"]
+        data[8 + size + begin:8 + size + end] = b"\0\0\xc0\x7f" * ((end - begin) // 4)
+        path.write_bytes(data)
+        with RunningServer(damaged, *TINY_MEMORY) as server:
+            for more in ({}, {"temperature": 0}, {"logprobs": 1, "echo": True},
+                         {"allowed_token_ids": [65, 66]}):
+                status, answer = server.request("/v1/completions", {
+                    "model": "damaged", "prompt": "x", "max_tokens": 4, **more})
+                self.assertEqual(status, 500, answer)
+                self.assertIn("NaN logits", answer["error"]["message"])
+            self.assertEqual(server.request("/health")[0], 200)
+
     @unittest.skipUnless(os.geteuid() == 0, "to become a user with a limit of threads takes root")
     def test_threads_that_cannot_be_started_end_it_with_a_message(self):
         nobody = 65534
