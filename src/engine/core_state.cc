@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/dcheck.h"
 #include "base/log.h"
+#include "engine/nan_logits.h"
 
 namespace causeway::engine {
 
@@ -642,6 +643,10 @@ bool EngineCore::State::take_token(Sequence& sequence, const request::OutputToke
   const auto& stops = request.stop_tokens;
   CAUSEWAY_DCHECK(sequence.output_tokens() < request.max_tokens.count,
                   "a sequence that has all its tokens gets another");
+  if (token.token == kNoToken) {
+    end(sequence, FinishReason::kError, kNanLogits);
+    return false;
+  }
   if (std::find(stops.begin(), stops.end(), token.token) != stops.end()) {
     end(sequence, FinishReason::kStop, "");
     return false;

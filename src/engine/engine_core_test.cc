@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/nan_logits.h"
 #include "engine/testing/core_requests.h"
 #include "engine/testing/fake_executor.h"
 
@@ -326,6 +327,23 @@ TEST_F(Core, AStepThatFailsByALossIsLost) {
   EXPECT_EQ(outputs[0].error, "an illegal memory access");
   EXPECT_TRUE(outputs[0].lost);
   EXPECT_EQ(outputs[0].attempt, 3);
+}
+
+TEST_F(Core, ARowWithoutANumberEndsItsRequestAlone) {
+  ASSERT_TRUE(core_.submit(make_request(1, 5, 9), now_).ok());
+  ASSERT_TRUE(core_.submit(make_request(2, 5, 9), now_).ok());
+  ASSERT_TRUE(core_.start_step(now_));
+  request::StepResult result = *executor_.wait(Nanos(0));
+  ASSERT_EQ(result.sampled.size(), 2u);
+  result.sampled[0].token.token = kNoToken;
+  core_.finish_step(result, now_);
+  const auto outputs = core_.take_outputs();
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].reason, FinishReason::kError);
+  EXPECT_EQ(outputs[0].error, kNanLogits);
+  EXPECT_TRUE(outputs[0].finished && outputs[0].tokens.empty() && !outputs[0].lost);
+  EXPECT_FALSE(outputs[1].finished);
+  EXPECT_EQ(outputs[1].tokens.size(), 1u);
 }
 
 TEST_F(Core, WhatIsPutOutAlreadyCountsAsOutput) {

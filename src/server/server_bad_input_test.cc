@@ -54,6 +54,11 @@ TEST_F(BadInput, OverLongPrompt) {
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(error(answer)["code"], "context_length_exceeded");
   EXPECT_NE(answer.body.find("; shorten the prompt"), std::string::npos) << answer.body;
+  EXPECT_NE(answer.body.find("asked for are 1000 of the prompt"), std::string::npos);
+  // Where bytes show that it cannot fit it is not encoded, so that this is all that is known.
+  const Answer huge = completion(R"("prompt":")" + std::string(60'000, 'a') + "\"");
+  EXPECT_EQ(huge.status, 400);
+  EXPECT_NE(huge.body.find("asked for are at least "), std::string::npos) << huge.body;
   const Answer long_answer = completion(R"("prompt":"a","max_tokens":1000)");
   EXPECT_EQ(long_answer.status, 400);
   EXPECT_NE(long_answer.body.find("; shorten one of them"), std::string::npos) << long_answer.body;

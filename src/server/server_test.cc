@@ -325,6 +325,7 @@ TEST_F(ServerTest, ListsModels) {
   EXPECT_EQ(list["data"][0]["id"], "tiny");
   EXPECT_EQ(list["data"][0]["root"], "tiny") << "as `vllm bench serve` reads it";
   EXPECT_EQ(list["data"][0]["max_model_len"], 1000);
+  EXPECT_EQ(list["data"][0]["vocab_size"], kByteModelVocab);
   EXPECT_EQ(list["data"][0]["status"], "ready");
   EXPECT_EQ(list["data"][0]["resident_bytes"], json({{"host", 5000}, {"device", 3000}}));
   EXPECT_EQ(list["data"][0]["streamed_bytes_per_step"], 2000);

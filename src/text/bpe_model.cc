@@ -104,6 +104,13 @@ void BpeModel::index_words(const Vocabulary& vocabulary) {
       if (bytes->size() == 1) byte_ids_[static_cast<unsigned char>((*bytes)[0])] = id;
     }
   }
+  // A character without a token becomes its bytes' tokens, which merges may join: each of those
+  // stands for one byte, and its content is longer.
+  const auto& bytes = options_.byte_level ? byte_ids_ : fallback_ids_;
+  const bool covers =
+      (options_.byte_level || options_.byte_fallback) && !options_.affixes() &&
+      std::all_of(std::begin(bytes), std::end(bytes), [](TokenId id) { return id >= 0; });
+  if (covers) token_bytes_max_ = words_.longest();
 }
 
 Status BpeModel::add_merges(const Vocabulary& vocabulary, const std::vector<MergeRule>& merges) {

@@ -70,6 +70,10 @@ class BpeModel {
   // has no token is left out when there is no unknown token, as the `tokenizers` library does.
   void encode_word(std::string_view word, MergeScratch& scratch, std::vector<TokenId>& ids) const;
 
+  // No token stands for more bytes of a word, and each byte of a word is in a token; 0: characters
+  // may be left out, or be unknown.
+  std::size_t token_bytes_max() const { return token_bytes_max_; }
+
   // No merge joins kWordMark to a different character before it: a text that is not split into
   // words can be cut there without a change of result.
   bool separable_at_marks() const { return separable_at_marks_; }
@@ -102,6 +106,7 @@ class BpeModel {
   TokenId byte_ids_[256];      // of one-byte words: bytes (byte-level) or ASCII characters
   TokenId fallback_ids_[256];  // of "<0xHH>"
   bool separable_at_marks_ = false;
+  std::size_t token_bytes_max_ = 0;
   WholeWordMemo memo_;
 };
 

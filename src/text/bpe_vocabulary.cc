@@ -1,5 +1,6 @@
 #include "text/bpe_vocabulary.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -60,6 +61,7 @@ bool Vocabulary::add(TokenId id, std::string_view content) {
   spans_[id] = {bytes_.size(), static_cast<std::int32_t>(content.size())};
   bytes_.append(content);
   ++entries_;
+  longest_ = std::max(longest_, content.size());
   return true;
 }
 

@@ -38,6 +38,8 @@ class Vocabulary {
   // One more than the largest id.
   std::int64_t ids_end() const { return static_cast<std::int64_t>(spans_.size()); }
   std::size_t entries() const { return entries_; }
+  // Bytes of the longest content.
+  std::size_t longest() const { return longest_; }
 
  private:
   struct Span {
@@ -58,6 +60,7 @@ class Vocabulary {
   std::vector<Span> spans_;
   std::vector<Slot> slots_;
   std::size_t entries_ = 0;
+  std::size_t longest_ = 0;
 };
 
 }  // namespace causeway::text

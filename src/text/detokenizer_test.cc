@@ -14,7 +14,8 @@ class ByteTokens final : public Tokenizer {
   explicit ByteTokens(std::vector<std::string> tokens, bool strips = false)
       : tokens_(std::move(tokens)), strips_(strips) {}
 
-  Result<std::vector<TokenId>> encode(std::string_view, const EncodeOptions&) const override {
+  Result<TokensUpTo> encode_up_to(std::string_view, const EncodeOptions&,
+                                  std::int64_t) const override {
     return unsupported("not for encoding");
   }
   std::string_view token_bytes(TokenId id) const override {

@@ -175,6 +175,13 @@ class Splitter {
 
 }  // namespace
 
+bool PreTokenizer::keeps_all() const {
+  return std::none_of(steps_.begin(), steps_.end(), [](const Step& step) {
+    const auto* split = std::get_if<Split>(&step);
+    return split != nullptr && split->behavior == Behavior::kRemoved;
+  });
+}
+
 Status PreTokenizer::split(std::string_view text, bool first, Words& words) const {
   words.pieces.clear();
   words.storage.clear();

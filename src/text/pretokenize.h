@@ -43,6 +43,8 @@ class PreTokenizer {
     steps_.emplace_back(std::in_place_type<S>, std::move(step));
   }
   bool empty() const { return steps_.empty(); }
+  // Whether the words of a text have all of its bytes, or as many.
+  bool keeps_all() const;
 
   // Sets `words` to those of `text` (valid UTF-8), none of them empty. `first`: the text of the
   // user starts here.

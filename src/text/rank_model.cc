@@ -12,16 +12,12 @@ Result<RankModel> RankModel::build(Vocabulary words) {
     if (!id) return corrupt("byte " + std::to_string(byte) + " is no token; each byte must be one");
     model.byte_ids_[static_cast<std::size_t>(byte)] = *id;
   }
-  for (std::int64_t i = 0; i < model.words_.ids_end(); ++i) {
-    const std::string_view word = model.words_.content(static_cast<TokenId>(i));
-    model.longest_ = std::max(model.longest_, word.size());
-  }
   return model;
 }
 
 void RankModel::encode_word(std::string_view word, MergeScratch& scratch,
                             std::vector<TokenId>& ids) const {
-  if (const auto whole = word.size() <= longest_ ? words_.find(word) : std::nullopt) {
+  if (const auto whole = word.size() <= words_.longest() ? words_.find(word) : std::nullopt) {
     ids.push_back(*whole);
     return;
   }
@@ -33,7 +29,7 @@ void RankModel::encode_word(std::string_view word, MergeScratch& scratch,
   }
   merge_symbols(scratch, [&](const Symbol& left, const Symbol& right) -> Merge {
     const std::size_t size = std::size_t{left.size} + right.size;
-    if (size > longest_) return {};
+    if (size > words_.longest()) return {};
     const auto id = words_.find(word.substr(left.offset, size));
     if (!id) return {};
     return {static_cast<std::uint32_t>(*id), *id};

@@ -30,13 +30,14 @@ class RankModel {
   void encode_word(std::string_view word, MergeScratch& scratch, std::vector<TokenId>& ids) const;
 
   const Vocabulary& words() const { return words_; }
+  // No token stands for more bytes of a word, and each byte of a word is in a token.
+  std::size_t token_bytes_max() const { return words_.longest(); }
 
  private:
   explicit RankModel(Vocabulary words) : words_(std::move(words)) {}
 
   Vocabulary words_;
   std::array<TokenId, 256> byte_ids_{};
-  std::size_t longest_ = 0;  // in bytes
 };
 
 }  // namespace causeway::text

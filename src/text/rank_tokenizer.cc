@@ -34,13 +34,16 @@ class RankTokenizer final : public TableTokenizer {
     scratch.parts.clear();
     added_.split(text, scratch.parse_special, scratch.parts);
     Words words;
+    const std::size_t longest = model_.token_bytes_max();
     for (const Segment& part : scratch.parts) {
       if (part.id >= 0) {
         ids.push_back(part.id);
         continue;
       }
+      if (scratch.limit.exceeded(ids, part.text.size(), longest)) return {};
       CAUSEWAY_TRY(pre_tokenizer_.split(part.text, first, words));
       for (const std::string_view word : words.pieces) {
+        if (scratch.limit.exceeded(ids, word.size(), longest)) return {};
         model_.encode_word(word, scratch.merge, ids);
       }
     }

@@ -47,15 +47,23 @@ class PieceModel {
     user_defined_ = PrefixSet(user_defined);
   }
 
-  // Appends the ids of `text`, spaces written as kWordMark, valid UTF-8, not empty.
-  void encode(std::string_view text, MergeScratch& scratch, std::vector<TokenId>& ids) const {
+  // Appends the ids of `text`, spaces written as kWordMark, valid UTF-8, not empty; not all of them
+  // if that exceeds the limit.
+  void encode(std::string_view text, TokenLimit& limit, MergeScratch& scratch,
+              std::vector<TokenId>& ids) const {
     bool after_unknown = false;
     if (!separable_) return encode_word(text, scratch, ids, after_unknown);
-    while (!text.empty()) {
+    while (!text.empty() && !limit.exceeded(ids)) {
       const std::size_t end = end_of_marked_word(text);
       encode_word(text.substr(0, end), scratch, ids, after_unknown);
       text.remove_prefix(end);
     }
+  }
+
+  // No token stands for more bytes of a text, and each byte of it is in a token; 0: unknown
+  // characters, however many, are one token.
+  std::size_t token_bytes_max() const {
+    return byte_ids_[0] >= 0 ? std::max<std::size_t>(1, longest_) : 0;
   }
 
  private:
@@ -169,11 +177,13 @@ class SentencePieceTokenizer final : public TableTokenizer {
     const bool prefix = settings_.add_dummy_prefix && (first || settings_.prefix_every_stretch);
     std::string marked;
     CAUSEWAY_TRY(normalizer_.apply(text, prefix, marked));
-    if (marked.empty()) return {};
+    const std::size_t longest =
+        std::visit([](const auto& model) { return model.token_bytes_max(); }, model_);
+    if (marked.empty() || scratch.limit.exceeded(ids, marked.size(), longest)) return {};
     if (const auto* unigram = std::get_if<SentencePieceUnigram>(&model_)) {
       unigram->encode(marked, ids);
     } else {
-      std::get<PieceModel>(model_).encode(marked, scratch.merge, ids);
+      std::get<PieceModel>(model_).encode(marked, scratch.limit, scratch.merge, ids);
     }
     return {};
   }

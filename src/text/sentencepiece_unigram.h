@@ -6,6 +6,7 @@
 // differs.)
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,9 @@ class SentencePieceUnigram {
   // Appends the ids of `text`, spaces written as marks, valid UTF-8, not empty.
   void encode(std::string_view text, std::vector<TokenId>& ids) const;
 
+  // As UnigramModel has it.
+  std::size_t token_bytes_max() const { return byte_ids_.empty() ? 0 : longest_; }
+
  private:
   // The best way to a place in the text ends with this piece.
   struct Step {
@@ -32,11 +36,14 @@ class SentencePieceUnigram {
   };
 
   SentencePieceUnigram(const Vocabulary& words, std::vector<float> scores)
-      : trie_(words), scores_(std::move(scores)) {}
+      : trie_(words),
+        scores_(std::move(scores)),
+        longest_(std::max<std::size_t>(1, words.longest())) {}
   void find_best(std::string_view text, std::vector<Step>& steps) const;
 
   PieceTrie trie_;
   std::vector<float> scores_;      // by id; of a user-defined piece it depends on its length
+  std::size_t longest_;            // in bytes
   std::vector<TokenId> byte_ids_;  // of the 256 bytes, or none: no fallback
   float unknown_score_ = 0;
   TokenId unknown_ = 0;

@@ -57,6 +57,12 @@ Result<std::string> read_optional_file(const std::filesystem::path& path) {
 
 }  // namespace
 
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
+                                               const EncodeOptions& options) const {
+  CAUSEWAY_ASSIGN(TokensUpTo all, encode_up_to(text, options, kAllTokens));
+  return std::move(all.ids);
+}
+
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {
   CAUSEWAY_ASSIGN(const std::string config,
                   read_optional_file(directory / "tokenizer_config.json"));

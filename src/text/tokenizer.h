@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,6 +57,15 @@ struct TextReplacement {
   std::string from, to;
 };
 
+// For encode_up_to(): all tokens are wanted.
+inline constexpr std::int64_t kAllTokens = std::numeric_limits<std::int64_t>::max();
+
+struct TokensUpTo {
+  // All, if there are as many as are wanted at most; else some of the first, or none.
+  std::vector<TokenId> ids;
+  std::int64_t count = 0;  // of all; if that is more than are wanted, at least so many
+};
+
 // Immutable after load; every function may be called from many threads at once. Nothing blocks.
 class Tokenizer {
  public:
@@ -64,8 +74,11 @@ class Tokenizer {
   // kInvalidArgument, naming the byte offset, when `text` is not UTF-8. What the vocabulary has no
   // token for, and no unknown token either, is left out. Time is O(n log n) in the bytes of `text`;
   // memory about 40 bytes a byte of its longest word.
-  virtual Result<std::vector<TokenId>> encode(std::string_view text,
-                                              const EncodeOptions& options) const = 0;
+  Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options) const;
+  // The same for a caller that can use `most` tokens: it ends as soon as it is known that there are
+  // more, be it by the bytes of a word and of the longest token.
+  virtual Result<TokensUpTo> encode_up_to(std::string_view text, const EncodeOptions& options,
+                                          std::int64_t most) const = 0;
 
   // The raw bytes a token stands for, a special token's its content; "" when there is no such
   // token. They may be a part of a character. Valid as long as the tokenizer.

@@ -58,6 +58,7 @@ class JsonTokenizer final : public TableTokenizer {
     scratch.parts.clear();
     normalized_added_.split(normal, scratch.parse_special, scratch.parts);
     for (const Segment& part : scratch.parts) {
+      if (scratch.limit.exceeded(ids)) break;
       if (part.id >= 0) {
         ids.push_back(part.id);
         continue;
@@ -70,6 +71,9 @@ class JsonTokenizer final : public TableTokenizer {
 
   Status encode_stretch(std::string_view text, bool first, Scratch& scratch, Words& words,
                         std::vector<TokenId>& ids) const {
+    const std::size_t longest = token_bytes_max();
+    const std::size_t kept = pre_tokenizer_.keeps_all() ? text.size() : 0;
+    if (scratch.limit.exceeded(ids, kept, longest)) return {};
     CAUSEWAY_TRY(pre_tokenizer_.split(text, first, words));
     if (const auto* bpe = std::get_if<BpeModel>(&model_)) {
       encode_words(*bpe, words, scratch, ids);
@@ -77,6 +81,7 @@ class JsonTokenizer final : public TableTokenizer {
     }
     UnigramScratch unigram;
     for (const std::string_view word : words.pieces) {
+      if (scratch.limit.exceeded(ids, word.size(), longest)) break;
       if (const auto* model = std::get_if<UnigramModel>(&model_)) {
         CAUSEWAY_TRY(model->encode_word(word, unigram, ids));
       } else if (const auto* level = std::get_if<WordLevelModel>(&model_)) {
@@ -91,14 +96,23 @@ class JsonTokenizer final : public TableTokenizer {
   static void encode_words(const BpeModel& model, const Words& words, Scratch& scratch,
                            std::vector<TokenId>& ids) {
     for (std::string_view word : words.pieces) {
+      if (scratch.limit.exceeded(ids, word.size(), model.token_bytes_max())) return;
       // A long text without a pre-tokenizer is cut where merges never join: the same ids, sooner.
       while (model.separable_at_marks() && !word.empty()) {
+        if (scratch.limit.exceeded(ids)) return;
         const std::size_t end = end_of_marked_word(word);
         model.encode_word(word.substr(0, end), scratch.merge, ids);
         word.remove_prefix(end);
       }
       if (!word.empty()) model.encode_word(word, scratch.merge, ids);
     }
+  }
+
+  // As BpeModel has it.
+  std::size_t token_bytes_max() const {
+    if (const auto* bpe = std::get_if<BpeModel>(&model_)) return bpe->token_bytes_max();
+    const auto* unigram = std::get_if<UnigramModel>(&model_);
+    return unigram != nullptr ? unigram->token_bytes_max() : 0;
   }
 
   AddedTokenMatcher normalized_added_;

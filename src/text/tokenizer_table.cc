@@ -33,8 +33,8 @@ std::string_view TokenTable::bytes(TokenId id) const {
   return std::string_view(bytes_).substr(span.offset, span.size);
 }
 
-Result<std::vector<TokenId>> TableTokenizer::encode(std::string_view text,
-                                                    const EncodeOptions& options) const {
+Result<TokensUpTo> TableTokenizer::encode_up_to(std::string_view text, const EncodeOptions& options,
+                                                std::int64_t most) const {
   if (text.size() > kTextBytesMax) {
     return invalid_argument("the text has " + std::to_string(text.size()) +
                             " bytes; at most 256 MiB can be encoded at once");
@@ -44,12 +44,14 @@ Result<std::vector<TokenId>> TableTokenizer::encode(std::string_view text,
   }
   std::vector<TokenId> ids;
   if (options.add_special_tokens) ids = table_.prefix;
-  ids.reserve(text.size() / 3 + 8);
-  Scratch scratch;
-  scratch.parse_special = options.parse_special;
+  const std::size_t expected = text.size() / 3 + 8;
+  ids.reserve(most < std::ssize(text) ? std::min(expected, static_cast<std::size_t>(most) + 8)
+                                      : expected);
+  Scratch scratch{.limit = TokenLimit(most), .parse_special = options.parse_special};
   std::vector<Segment> parts;
   added_.split(text, options.parse_special, parts);
   for (const Segment& part : parts) {
+    if (scratch.limit.exceeded(ids)) break;
     if (part.id >= 0) {
       ids.push_back(part.id);
     } else {
@@ -59,7 +61,8 @@ Result<std::vector<TokenId>> TableTokenizer::encode(std::string_view text,
   if (options.add_special_tokens) {
     ids.insert(ids.end(), table_.suffix.begin(), table_.suffix.end());
   }
-  return ids;
+  const std::int64_t count = std::max<std::int64_t>(std::ssize(ids), scratch.limit.known());
+  return TokensUpTo{.ids = std::move(ids), .count = count};
 }
 
 }  // namespace causeway::text

@@ -1,6 +1,7 @@
 // What both kinds of tokenizer share: the table of tokens, and encoding around the added tokens.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,11 +52,36 @@ class TokenTable {
   std::vector<bool> byte_;
 };
 
+// How many tokens are wanted, and what is known of how many there are.
+class TokenLimit {
+ public:
+  explicit TokenLimit(std::int64_t most) : most_(most) {}
+
+  // Whether it is known that there are more tokens than are wanted: `ids`, and those of `bytes`
+  // more bytes, of which no token stands for more than `token_bytes_max`; 0: a token may stand for
+  // any number.
+  bool exceeded(const std::vector<TokenId>& ids, std::size_t bytes = 0,
+                std::size_t token_bytes_max = 0) {
+    if (most_ == kAllTokens) return false;
+    const std::size_t more =
+        token_bytes_max == 0 ? 0 : (bytes + token_bytes_max - 1) / token_bytes_max;
+    const auto known = static_cast<std::int64_t>(ids.size() + more);
+    if (known > most_) known_ = std::max(known_, known);
+    return known_ > 0;
+  }
+  // If they are more than are wanted: how many there are at least.
+  std::int64_t known() const { return known_; }
+
+ private:
+  const std::int64_t most_;
+  std::int64_t known_ = 0;
+};
+
 // Everything but the encoding of a stretch of text without added tokens.
 class TableTokenizer : public Tokenizer {
  public:
-  Result<std::vector<TokenId>> encode(std::string_view text,
-                                      const EncodeOptions& options) const final;
+  Result<TokensUpTo> encode_up_to(std::string_view text, const EncodeOptions& options,
+                                  std::int64_t most) const final;
   std::string_view token_bytes(TokenId id) const final { return table_.bytes(id); }
   bool is_special(TokenId id) const final { return table_.is_special(id); }
   std::optional<TokenId> find(std::string_view token) const final {
@@ -71,15 +97,17 @@ class TableTokenizer : public Tokenizer {
  protected:
   const TokenTable& table() const { return table_; }
   struct Scratch {
+    TokenLimit limit;
     bool parse_special = true;
-    MergeScratch merge;
-    std::vector<Segment> parts;
+    MergeScratch merge = {};
+    std::vector<Segment> parts = {};
   };
 
   TableTokenizer(TokenTable table, std::vector<AddedToken> added)
       : table_(std::move(table)), added_(std::move(added)) {}
 
-  // Appends the ids of `text`, valid UTF-8, not empty. `first`: the user's text starts with it.
+  // Appends the ids of `text`, valid UTF-8, not empty; not all of them if that exceeds the limit.
+  // `first`: the user's text starts with it.
   virtual Status encode_text(std::string_view text, bool first, Scratch& scratch,
                              std::vector<TokenId>& ids) const = 0;
 

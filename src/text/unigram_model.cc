@@ -92,6 +92,9 @@ UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores,
       fallback_ids_[*byte] = token;
     }
   }
+  const bool covers =
+      std::all_of(fallback_ids_.begin(), fallback_ids_.end(), [](TokenId id) { return id >= 0; });
+  if (covers) token_bytes_max_ = vocabulary_.longest();
 }
 
 // Fills steps[0 .. size], each with the best way that ends there; of equal ones the first found.

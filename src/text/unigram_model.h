@@ -78,6 +78,10 @@ class UnigramModel {
   Status encode_word(std::string_view word, UnigramScratch& scratch,
                      std::vector<TokenId>& ids) const;
 
+  // No token stands for more bytes of a word, and each byte of a word is in a token; 0: unknown
+  // characters, however many, are one token.
+  std::size_t token_bytes_max() const { return token_bytes_max_; }
+
  private:
   Status find_best(std::string_view word, std::vector<UnigramScratch::Step>& steps) const;
   Status emit(std::string_view piece, std::vector<TokenId>& ids) const;
@@ -88,6 +92,7 @@ class UnigramModel {
   PieceTrie trie_;
   double unknown_score_ = 0;
   std::array<TokenId, 256> fallback_ids_{};  // of "<0xHH>", -1: none
+  std::size_t token_bytes_max_ = 0;
 };
 
 }  // namespace causeway::text

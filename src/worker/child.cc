@@ -65,10 +65,9 @@ class SpawnPlan {
     note(::posix_spawn_file_actions_addclosefrom_np(&actions_, kChildSocket + 1));
     sigset_t blocked, standard;
     ::sigemptyset(&blocked);
-    ::sigaddset(&blocked, SIGINT);
-    ::sigaddset(&blocked, SIGTERM);
+    for (const int one : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&blocked, one);
     ::sigemptyset(&standard);
-    for (const int one : {SIGPIPE, SIGCHLD, SIGHUP}) ::sigaddset(&standard, one);
+    for (const int one : {SIGPIPE, SIGCHLD}) ::sigaddset(&standard, one);
     note(::posix_spawnattr_setsigmask(&attributes_, &blocked));
     note(::posix_spawnattr_setsigdefault(&attributes_, &standard));
     note(::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));

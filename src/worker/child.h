@@ -19,8 +19,8 @@ class Child {
  public:
   // Starts a program, given by its path, with arguments. Its standard input is empty; it has the
   // standard output and error of this process, `socket` as kChildSocket and no other descriptor.
-  // SIGINT and SIGTERM are blocked in it: a terminal or a service manager sends them to both
-  // processes, and this process decides when the child ends. `environment`, of "NAME=value"
+  // SIGINT, SIGTERM and SIGHUP are blocked in it: a terminal or a service manager sends them to
+  // both processes, and this process decides when the child ends. `environment`, of "NAME=value"
   // entries, is added to that of this process. kIo: the system cannot start it.
   static Result<Child> start(const std::vector<std::string>& command, int socket,
                              const std::vector<std::string>& environment = {});

@@ -317,6 +317,24 @@ class Admin(ModelsFolder):
             self.assertIn(words, wrong.stderr)
             self.assertEqual(len(wrong.stderr.strip().splitlines()), 1, wrong.stderr)
 
+    def test_clients_say_which_port_they_mean(self):
+        with self.serve() as server:
+            for arguments, words in (
+                    (("ps", "--url", server.admin_url), "serve's --port, not --admin-port"),
+                    (("models", "load", "a", "--url", server.url),
+                     "serve's --admin-port, not --port"),
+                    (("models", "load", "a", "--url", server.url + "/v1"),
+                     "serve's --admin-port, not --port")):
+                wrong = run_causeway(*arguments)
+                self.assertEqual(wrong.returncode, 1, wrong.stderr)
+                self.assertIn(words, wrong.stderr)
+            for url in (server.url, server.url + "/", server.url + "/v1", server.url + "/v1/"):
+                done = run_causeway("ps", "--url", url)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                done = run_causeway("bench", "serve", "--base-url", url, "--num-prompts", 1,
+                                    "--input-len", 4, "--output-len", 2, "--vocab-size", 100)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_options(self):
         for arguments, words in ((("--admin-port", "0", "--admin-host", "0.0.0.0"), "--admin-key"),
                                  (("--admin-key", "k"), "--admin-port"),

@@ -178,6 +178,42 @@ class Lifecycle(unittest.TestCase):
             thread.join()
             self.assertEqual(result["answer"]["usage"]["completion_tokens"], 400)
 
+    def test_a_closed_terminal_drains(self):
+        for more in ((), ("--isolate",)):
+            with self.subTest(more):
+                self.close_terminal(*more)
+
+    def close_terminal(self, *more):
+        with RunningServer(self.model, *TINY_MEMORY, "--shutdown-grace", 60, *more) as server:
+            result = {}
+
+            def long_request():
+                result["answer"] = server.complete("m", "x", max_tokens=400, ignore_eos=True)
+            thread = threading.Thread(target=long_request)
+            thread.start()
+            while server.request("/metrics")[1].find(
+                    'causeway:num_requests_running{model_name="m"} 1') < 0 and thread.is_alive():
+                pass
+            for _ in range(3):  # the shell's, and the kernel's when the shell has ended
+                for pid in server.workers():
+                    os.kill(pid, signal.SIGHUP)
+                server.process.send_signal(signal.SIGHUP)
+                time.sleep(0.1)
+            self.assertEqual(server.process.wait(60), 0)
+            self.assertNotIn("is lost", "".join(server.log))
+            thread.join()
+            self.assertEqual(result["answer"]["usage"]["completion_tokens"], 400)
+
+    def test_nohup_outlives_the_terminal(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it to its program
+        try:
+            with RunningServer(self.model, *TINY_MEMORY) as server:
+                server.process.send_signal(signal.SIGHUP)
+                time.sleep(1)
+                self.assertEqual(server.request("/health")[0], 200)
+        finally:
+            signal.signal(signal.SIGHUP, before)
+
     def test_one_model_under_a_served_name_with_a_key(self):
         with RunningServer("--served-model-name", "org/name", "--api-key", "secret", self.model,
                            *TINY_MEMORY) as server:
@@ -313,6 +349,8 @@ class Lifecycle(unittest.TestCase):
                           ["serve", self.model, "--kv-frame-bytes", "1000"],
                           ["serve", self.model, "--scheduling-policy", "random"],
                           ["serve", self.model, "--preemption", "never"],
+                          ["serve", self.model, "--preemption", "rotate"],
+                          ["serve", self.model, "--kv-cache-memory-bytes", "0"],
                           ["serve", self.model, "--kv-host-memory-bytes", "1kb"],
                           ["serve", self.model, "--kv-host-memory-bytes", "64mb",
                            "--preemption", "recompute"],
@@ -325,6 +363,25 @@ class Lifecycle(unittest.TestCase):
             done = run_causeway(*arguments)
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertNotEqual(done.stderr.strip(), "", arguments)
+
+    @unittest.skipUnless(DEVICE == "cpu", "a GPU's sampler does not tell")
+    def test_weights_that_are_nan_are_an_error(self):
+        damaged = Path(self.folder.name) / "damaged"
+        shutil.copytree(self.model, damaged)
+        path = damaged / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        begin, end = json.loads(data[8:8 + size])["model.norm.weight"]["data_offsets"]
+        data[8 + size + begin:8 + size + end] = b"\0\0\xc0\x7f" * ((end - begin) // 4)
+        path.write_bytes(data)
+        with RunningServer(damaged, *TINY_MEMORY) as server:
+            for more in ({}, {"temperature": 0}, {"logprobs": 1, "echo": True},
+                         {"allowed_token_ids": [65, 66]}):
+                status, answer = server.request("/v1/completions", {
+                    "model": "damaged", "prompt": "x", "max_tokens": 4, **more})
+                self.assertEqual(status, 500, answer)
+                self.assertIn("NaN logits", answer["error"]["message"])
+            self.assertEqual(server.request("/health")[0], 200)
 
     @unittest.skipUnless(os.geteuid() == 0, "to become a user with a limit of threads takes root")
     def test_threads_that_cannot_be_started_end_it_with_a_message(self):

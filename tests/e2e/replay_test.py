@@ -59,7 +59,7 @@ class Replay(unittest.TestCase):
         # A tiny model takes an extent of 32 MiB of the cache: they take turns.
         with RunningServer("--models-dir", self.models, *TINY_MEMORY, "--weights-memory-bytes",
                            "64mb") as server:
-            served, printed = self.replay("--url", server.url, "--wait-ready", 60, "--vocab-size", 500,
+            served, printed = self.replay("--url", server.url, "--wait-ready", 60,
                                           "--per-model", *asked, name="served")
         self.check(served)
         self.assertEqual(served["mode"], "server")
@@ -100,6 +100,13 @@ class Replay(unittest.TestCase):
             self.assertGreater(here["counters"]["link_bytes"]["weights in"], 0)
             self.assertGreater(here["duration_s"], 29 / 15)
             self.assertIn("1 slice of this CPU", printed)
+
+    def test_a_vocabulary_that_models_lack_is_told_before_anything_is_asked(self):
+        with RunningServer("--models-dir", self.models, *TINY_MEMORY) as server:
+            done = run_causeway("replay", "--url", server.url, "--trace", self.trace, *LENGTHS,
+                                "--vocab-size", 8192)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, "--vocab-size 8192: m00-.* has 512 tokens only")
 
     def test_requests_that_fail_are_in_the_report(self):
         with RunningServer("--models-dir", self.models, *TINY_MEMORY, "--max-queue", 1) as server:

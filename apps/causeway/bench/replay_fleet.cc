@@ -181,11 +181,11 @@ ReplaySink::Answers ReplaySink::take() {
 Result<ReplayReport> replay_on_fleet(fleet::Fleet& fleet, ReplaySink& answers,
                                      const FleetReplay& replay, const ReplayOptions& options,
                                      const Clock& clock) {
-  if (replay.vocab < 1) return invalid_argument("--vocab-size is at least 1");
   const std::vector<const fleet::CatalogueEntry*> entries = fleet.catalogue();
   std::vector<ServedModel> models;
   for (const fleet::CatalogueEntry* entry : entries) {
-    models.push_back({.name = entry->name, .max_model_len = entry->max_model_len});
+    models.push_back(
+        {.name = entry->name, .max_model_len = entry->max_model_len, .vocab = entry->vocab});
   }
   CAUSEWAY_ASSIGN(const auto list, replay_list(options, models.size()));
   CAUSEWAY_ASSIGN(auto requests, replay_requests(list, models, replay.vocab));

@@ -54,7 +54,7 @@ class ReplaySink final : public engine::OutputSink {
 
 struct FleetReplay {
   std::string source = {};           // what the fleet is made of, for the report
-  std::int64_t vocab = 8192;         // prompts' token ids are below this
+  std::int64_t vocab = 0;            // as replay_requests() takes it
   Nanos request_max = seconds(120);  // a request that takes longer is given up
   std::function<void(const LoadProgress&)> progress = {};  // a few times a second
 };

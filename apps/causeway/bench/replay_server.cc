@@ -23,7 +23,9 @@ Result<std::vector<ServedModel>> catalogue_of(const ReplayTarget& target, const 
   while (true) {
     auto models = served_models(target.endpoint);
     const bool late = clock.now() - begin >= target.ready_max;
-    const bool may_come = !models.ok() && models.error().code == ErrorCode::kUnavailable;
+    // What stands before a server that starts may answer 404.
+    const bool may_come = !models.ok() && (models.error().code == ErrorCode::kUnavailable ||
+                                           models.error().code == ErrorCode::kNotFound);
     if (!models.ok() && (late || !may_come)) return models.error();
     const std::int64_t all = models.ok() ? std::ssize(*models) : 0;
     const std::int64_t ready =
@@ -62,11 +64,28 @@ ReplayCounters counters_of(const Result<std::vector<MetricSample>>& before,
   return counters_between(*before, *after, took);
 }
 
+// Below which all of the models take token ids.
+Result<std::int64_t> vocab_of(const std::vector<ServedModel>& models, std::int64_t wanted) {
+  if (wanted < 0) return invalid_argument("--vocab-size is at least 1");
+  std::int64_t vocab = wanted > 0 ? wanted : kPromptVocab;
+  for (const ServedModel& model : models) {
+    if (model.vocab == 0 || model.vocab >= vocab) continue;
+    if (wanted > 0) {
+      return invalid_argument(fmt::format(
+          "--vocab-size {}: {} has {} tokens only; leave it out, or give what all models have",
+          wanted, model.name, model.vocab));
+    }
+    vocab = model.vocab;
+  }
+  return vocab;
+}
+
 }  // namespace
 
 Result<std::vector<LoadRequest>> replay_requests(const simulate::Workload& list,
                                                  const std::vector<ServedModel>& models,
-                                                 std::int64_t vocab) {
+                                                 std::int64_t wanted_vocab) {
+  CAUSEWAY_ASSIGN(const std::int64_t vocab, vocab_of(models, wanted_vocab));
   std::int64_t tokens = 0;
   std::vector<LoadRequest> requests;
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -95,7 +114,6 @@ Result<std::vector<LoadRequest>> replay_requests(const simulate::Workload& list,
 
 Result<ReplayReport> replay_on_server(const ReplayTarget& target, const ReplayOptions& options,
                                       const Clock& clock) {
-  if (target.vocab < 1) return invalid_argument("--vocab-size is at least 1");
   CAUSEWAY_ASSIGN(const auto models, catalogue_of(target, clock));
   CAUSEWAY_ASSIGN(const auto list, replay_list(options, models.size()));
   CAUSEWAY_ASSIGN(const auto requests, replay_requests(list, models, target.vocab));

@@ -14,15 +14,19 @@ namespace causeway::bench {
 
 struct ReplayTarget {
   Endpoint endpoint;                 // with the prefix of the API
-  std::int64_t vocab = 8192;         // prompts' token ids are below this
+  std::int64_t vocab = 0;            // as replay_requests() takes it
   Nanos request_max = seconds(120);  // a request that takes longer is given up
   Nanos ready_max =
       {};  // how long to wait until the server says that all models are ready; zero: not
   std::function<void(const LoadProgress&)> progress;
 };
 
-// The requests of a list for these models, whose targets are told by headers. kInvalidArgument: one
-// is longer than its model takes, or there are more prompts than memory is sensibly used for.
+inline constexpr std::int64_t kPromptVocab = 8192;
+
+// The requests of a list for these models, whose targets are told by headers. Prompts' token ids
+// are below `vocab`; 0: below kPromptVocab and what the smallest of the models has.
+// kInvalidArgument: a model has fewer tokens, a request is longer than its model takes, or there
+// are more prompts than memory is sensibly used for.
 Result<std::vector<LoadRequest>> replay_requests(const simulate::Workload& list,
                                                  const std::vector<ServedModel>& models,
                                                  std::int64_t vocab);

@@ -12,6 +12,14 @@ std::string text(const nlohmann::json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+// Zero where it is not there, or none. Beyond kMost it is no count: from 2^63 up it would wrap.
+std::int64_t count(const nlohmann::json& object, const char* name) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number_integer()) return 0;
+  return *found > 0 && *found <= kMost ? found->get<std::int64_t>() : 0;
+}
+
 }  // namespace
 
 Result<std::vector<ServedModel>> read_served_models(const std::string& body) {
@@ -22,12 +30,8 @@ Result<std::vector<ServedModel>> read_served_models(const std::string& body) {
     for (const auto& model : listing["data"]) {
       if (!model.is_object() || text(model, "id").empty()) continue;
       ServedModel served{.name = text(model, "id"), .status = text(model, "status")};
-      const auto length = model.find("max_model_len");
-      // Beyond that it is no length: an integer from 2^63 up would wrap.
-      constexpr std::int64_t kMost = std::int64_t{1} << 40;
-      if (length != model.end() && length->is_number_integer() && *length > 0 && *length <= kMost) {
-        served.max_model_len = Tokens(length->get<std::int64_t>());
-      }
+      served.max_model_len = Tokens(count(model, "max_model_len"));
+      served.vocab = count(model, "vocab_size");
       models.push_back(std::move(served));
     }
   }

@@ -13,6 +13,7 @@ namespace causeway::bench {
 struct ServedModel {
   std::string name;
   Tokens max_model_len = {};  // zero: the server does not say
+  std::int64_t vocab = 0;     // ids of tokens are below this; zero: the server does not say
   std::string status = {};    // of a Causeway server: "ready", "loading", …; else empty
 };
 

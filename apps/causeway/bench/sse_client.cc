@@ -231,7 +231,14 @@ Result<Endpoint> parse_base_url(const std::string& url, std::string api_key) {
   endpoint.host = match[1];
   if (match[2].matched) endpoint.port = match[2];
   endpoint.prefix = match[3];
+  while (endpoint.prefix.ends_with('/')) endpoint.prefix.pop_back();
   endpoint.api_key = std::move(api_key);
+  return endpoint;
+}
+
+Result<Endpoint> parse_api_url(const std::string& url, std::string api_key) {
+  CAUSEWAY_ASSIGN(Endpoint endpoint, parse_base_url(url, std::move(api_key)));
+  if (endpoint.prefix.empty()) endpoint.prefix = "/v1";
   return endpoint;
 }
 
@@ -295,7 +302,9 @@ Result<std::string> answer_to(const Endpoint& endpoint,
                        error.message() + "; is the server running?");
   }
   if (response.result_int() != 200) {
-    return unavailable(path + ": " + http_error(response.result_int(), response.body()));
+    const bool missing = response.result() == http::status::not_found;
+    return Error{missing ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
+                 path + ": " + http_error(response.result_int(), response.body())};
   }
   return response.body();
 }

@@ -23,6 +23,8 @@ struct Endpoint {
 
 // "http://host:port/v1" → its parts. kInvalidArgument for other schemes.
 Result<Endpoint> parse_base_url(const std::string& url, std::string api_key);
+// Likewise of OpenAI's API, which is at /v1 where the URL has no path.
+Result<Endpoint> parse_api_url(const std::string& url, std::string api_key);
 
 // How long a client waits: for a sign of life, and in all.
 struct Patience {
@@ -52,7 +54,8 @@ boost::asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string
                                                   std::string body, const Clock* clock,
                                                   Patience patience);
 
-// A blocking GET; the body of a 200, of 64 MiB at most.
+// A blocking GET; the body of a 200, of 64 MiB at most. kNotFound: it answers 404; kUnavailable:
+// any other status, or none.
 Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout);
 // Likewise a POST of JSON.
 Result<std::string> post(const Endpoint& endpoint, const std::string& path, std::string body,

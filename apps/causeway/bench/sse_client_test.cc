@@ -149,5 +149,16 @@ TEST(SseClient, AddressesInBrackets) {
   EXPECT_EQ(*got, "ok");
 }
 
+TEST(Endpoints, TheApiIsBehindV1WhereAUrlHasNoPath) {
+  const auto prefix = [](const std::string& url) { return parse_api_url(url, "").value().prefix; };
+  for (const char* url : {"http://a", "http://a:1", "http://a:1/", "http://a:1/v1",
+                          "http://a:1/v1/", "http://a:1/v1//"}) {
+    EXPECT_EQ(prefix(url), "/v1") << url;
+  }
+  EXPECT_EQ(prefix("http://a:1/other"), "/other");
+  EXPECT_EQ(parse_base_url("http://a:1/", "").value().prefix, "");
+  EXPECT_FALSE(parse_api_url("a:1", "").ok());
+}
+
 }  // namespace
 }  // namespace causeway::bench::sse_client_test

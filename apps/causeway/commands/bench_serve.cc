@@ -31,7 +31,7 @@ class BenchServe final : public Command {
   }
 
   Status run() override {
-    CAUSEWAY_ASSIGN(load_.endpoint, parse_base_url(base_url_, api_key_));
+    CAUSEWAY_ASSIGN(load_.endpoint, parse_api_url(base_url_, api_key_));
     if (workload_.models.empty()) {
       CAUSEWAY_ASSIGN(const auto served, served_models(load_.endpoint));
       for (const ServedModel& model : served) workload_.models.push_back(model.name);
@@ -53,7 +53,8 @@ class BenchServe final : public Command {
  private:
   void declare_target() {
     auto& app = options();
-    app.add_option("--base-url", base_url_, "URL of the server").show_default();
+    app.add_option("--base-url", base_url_, "URL of the server; without a path: its /v1")
+        .show_default();
     app.add_option("--api-key", api_key_, "sent as a bearer token");
     app.add_option("--model", workload_.models,
                    "models to ask; default: all that the server lists");

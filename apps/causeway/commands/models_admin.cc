@@ -41,16 +41,26 @@ class ModelsAdmin final : public Command {
 
   Status run() override {
     if (model_.empty()) return invalid_argument("give the model's name; see `causeway ps`");
-    CAUSEWAY_ASSIGN(const bench::Endpoint endpoint, bench::parse_base_url(url_, key_));
+    CAUSEWAY_ASSIGN(bench::Endpoint endpoint, bench::parse_base_url(url_, key_));
+    if (endpoint.prefix == "/v1") endpoint.prefix.clear();  // that of the API
     std::string body;
     try {
       body = nlohmann::json({{"model", model_}}).dump();
     } catch (const nlohmann::json::exception&) {
       return invalid_argument("the model's name is not UTF-8");
     }
-    CAUSEWAY_ASSIGN(const std::string answer, bench::post(endpoint, path_, std::move(body),
-                                                          nanos_from_seconds(timeout_seconds_)));
-    const std::string told = described(answer);
+    const auto answer =
+        bench::post(endpoint, path_, std::move(body), nanos_from_seconds(timeout_seconds_));
+    if (!answer.ok()) {
+      Error error = answer.error();
+      // Also what a model that is not there gets.
+      const bool no_path = error.message.find("there is nothing at") != std::string::npos;
+      if (error.code == ErrorCode::kNotFound && no_path) {
+        error.message += "; --url is that of the admin port (serve's --admin-port, not --port)";
+      }
+      return error;
+    }
+    const std::string told = described(*answer);
     if (told.empty()) {
       return corrupt("the answer tells nothing of a model; is " + url_ + " a Causeway server's?");
     }

@@ -103,10 +103,16 @@ class Ps final : public Command {
   }
 
   Status run() override {
-    CAUSEWAY_ASSIGN(bench::Endpoint endpoint, bench::parse_base_url(url_, api_key_));
-    if (endpoint.prefix.empty()) endpoint.prefix = "/v1";
-    CAUSEWAY_ASSIGN(const std::string body, bench::get(endpoint, "/models", seconds(10)));
-    CAUSEWAY_ASSIGN(const auto listing, read_listing(body));
+    CAUSEWAY_ASSIGN(const bench::Endpoint endpoint, bench::parse_api_url(url_, api_key_));
+    const auto body = bench::get(endpoint, "/models", seconds(10));
+    if (!body.ok()) {
+      Error error = body.error();
+      if (error.code == ErrorCode::kNotFound) {
+        error.message += "; --url is where models are asked (serve's --port, not --admin-port)";
+      }
+      return error;
+    }
+    CAUSEWAY_ASSIGN(const auto listing, read_listing(*body));
     print_table(listing);
     return {};
   }

@@ -93,10 +93,10 @@ class Replay final : public Command {
                          "seconds after which a request is given up"))
         .range(0.1, 1e5)
         .show_default();
-    group(
-        app.add_option("--vocab-size", target_.vocab, "token ids of prompts are below this number"))
-        .positive()
-        .show_default();
+    group(app.add_option("--vocab-size", target_.vocab,
+                         "token ids of prompts are below this number; default: 8192, or the least "
+                         "that a model has"))
+        .positive();
   }
 
   void declare_here() {
@@ -238,8 +238,7 @@ class Replay final : public Command {
   }
 
   Result<bench::ReplayReport> run_server() {
-    CAUSEWAY_ASSIGN(target_.endpoint, bench::parse_base_url(url_, api_key_));
-    if (target_.endpoint.prefix.empty()) target_.endpoint.prefix = "/v1";
+    CAUSEWAY_ASSIGN(target_.endpoint, bench::parse_api_url(url_, api_key_));
     target_.request_max = nanos_from_seconds(timeout_seconds_);
     target_.ready_max = nanos_from_seconds(ready_seconds_);
     const auto allowed = allow_open_files(kOpenFiles);

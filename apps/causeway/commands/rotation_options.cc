@@ -25,8 +25,8 @@ void RotationOptions::declare_policy(Options& app, const std::string& group) {
       .show_default();
   app.add_option("--preemption", preemption_,
                  "what happens to the KV of preempted requests: rotate (move it to host memory), "
-                 "recompute (drop it), or auto (whichever takes less time); rotate and auto need "
-                 "--kv-host-memory-bytes")
+                 "recompute (drop it), or auto (whichever takes less time); rotate needs "
+                 "--kv-host-memory-bytes, auto recomputes without")
       .one_of({"rotate", "recompute", "auto"})
       .group(group)
       .show_default();
@@ -83,6 +83,11 @@ Status RotationOptions::apply(schedule::Options& schedule, schedule::BudgetLimit
   if (policy_declared_) {
     CAUSEWAY_ASSIGN(schedule.policy, schedule::parse_policy(policy_));
     CAUSEWAY_ASSIGN(schedule.preemption, schedule::parse_preemption(preemption_));
+    if (kv_host == Bytes(0) && schedule.preemption == schedule::PreemptionKind::kRotate) {
+      return invalid_argument(
+          "--preemption rotate: there is no host memory to which KV could move; give "
+          "--kv-host-memory-bytes, e.g. 16GB, or leave --preemption out");
+    }
     if (kv_host == Bytes(0)) schedule.preemption = schedule::PreemptionKind::kRecompute;
   }
   schedule.rotation = policy_options_;

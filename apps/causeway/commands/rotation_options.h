@@ -23,8 +23,8 @@ class RotationOptions {
   void declare(Options& app, const std::string& group = "Options");
 
   // Writes what the options say into these; a policy only if it was declared. `kv_host`: host
-  // memory for KV; if there is none, victims are recomputed. kInvalidArgument names option and
-  // range.
+  // memory for KV; if there is none, victims are recomputed. kInvalidArgument: --preemption rotate
+  // without it, a number out of its range; the message names the option.
   Status apply(schedule::Options& schedule, schedule::BudgetLimits& limits, Bytes kv_host) const;
 
   struct OfModel {

@@ -84,9 +84,17 @@ TEST_F(RotationOptionsTest, SayWhatTheyAreGiven) {
 }
 
 TEST_F(RotationOptionsTest, WithoutHostMemoryWhoMustGoIsRecomputed) {
-  parse({"--preemption", "rotate"});
+  parse({"--preemption", "auto"});
   ASSERT_TRUE(apply(Bytes(0)).ok());
   EXPECT_EQ(schedule_.preemption, schedule::PreemptionKind::kRecompute);
+}
+
+TEST_F(RotationOptionsTest, RotatingTakesHostMemory) {
+  parse({"--preemption", "rotate"});
+  EXPECT_TRUE(apply().ok());
+  const Status refused = apply(Bytes(0));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("give --kv-host-memory-bytes"), std::string::npos);
 }
 
 TEST_F(RotationOptionsTest, ModelsMayHaveNumbersOfTheirOwn) {

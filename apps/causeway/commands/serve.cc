@@ -481,7 +481,7 @@ class Serve final : public Command {
                    "seed of the random numbers for requests without a seed")
         .group("Server");
     app.add_option("--shutdown-grace", set_.grace_seconds,
-                   "seconds that running requests get after SIGTERM")
+                   "seconds that running requests get after SIGTERM, SIGINT or SIGHUP")
         .range(0.0, 1e6)
         .group("Server")
         .show_default();
@@ -593,6 +593,11 @@ class Serve final : public Command {
         return invalid_argument("a memory size of " + std::to_string(bytes) +
                                 " bytes is more than any machine has");
       }
+    }
+    if (options().count("--kv-cache-memory-bytes") > 0 && set_.kv_bytes == 0) {
+      return invalid_argument(
+          "--kv-cache-memory-bytes 0: no request can run without memory for KV; give a size, e.g. "
+          "4GB, or leave the option out for the default");
     }
     schedule::Options& schedule = set_.engine.core.schedule;
     CAUSEWAY_TRY(rotation_.apply(schedule, set_.engine.core.rotation, kv_host()));

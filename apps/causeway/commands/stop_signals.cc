@@ -9,10 +9,22 @@
 
 namespace causeway::app {
 
+namespace {
+
+// As the process was started: a signal that is ignored must not be blocked, or it would arrive.
+bool is_ignored(int signal) {
+  struct sigaction now = {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
 StopSignals::StopSignals() {
-  sigemptyset(&signals_);
-  sigaddset(&signals_, SIGTERM);
-  sigaddset(&signals_, SIGINT);
+  sigemptyset(&urgent_);
+  sigaddset(&urgent_, SIGTERM);
+  sigaddset(&urgent_, SIGINT);
+  signals_ = urgent_;
+  if (!is_ignored(SIGHUP)) sigaddset(&signals_, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
 }
 
@@ -21,7 +33,7 @@ bool StopSignals::wait(const std::function<bool()>& give_up) const {
   while (!give_up()) {
     const int signal = sigtimedwait(&signals_, nullptr, &poll);
     if (signal > 0) {
-      spdlog::info("signal {}: draining; a second one exits at once", signal);
+      spdlog::info("signal {}: draining; a second SIGTERM or SIGINT exits at once", signal);
       return true;
     }
   }
@@ -39,13 +51,13 @@ void StopSignals::drain(const std::function<bool()>& drain) const {
     drainer = std::thread(work);
   } catch (const std::system_error&) {
     // No thread is to be had: here, and a second signal ends the process by itself.
-    pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+    pthread_sigmask(SIG_UNBLOCK, &urgent_, nullptr);
     work();
     return;
   }
   const timespec poll{.tv_sec = 0, .tv_nsec = 50'000'000};
   while (!done) {
-    if (sigtimedwait(&signals_, nullptr, &poll) > 0) _exit(130);
+    if (sigtimedwait(&urgent_, nullptr, &poll) > 0) _exit(130);
   }
   drainer.join();
 }

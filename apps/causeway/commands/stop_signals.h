@@ -1,4 +1,6 @@
-// SIGTERM and SIGINT as an orderly end: the first drains, the second exits at once.
+// SIGTERM, SIGINT and SIGHUP (the terminal is closed) as an orderly end: the first drains, a second
+// SIGTERM or SIGINT exits at once. A second SIGHUP does not: the shell sends one, and the kernel
+// another when the shell ends. Where SIGHUP is ignored from the start (nohup) it stays so.
 #pragma once
 
 #include <atomic>
@@ -8,7 +10,7 @@
 
 namespace causeway::app {
 
-// Blocks both signals in the calling thread and those it starts; make it before any other thread.
+// Blocks the signals in the calling thread and those it starts; make it before any other thread.
 class StopSignals {
  public:
   StopSignals();
@@ -17,13 +19,14 @@ class StopSignals {
   // second.
   bool wait(const std::function<bool()>& give_up) const;
 
-  // Runs `drain` on a thread of its own and returns when that is done; a second signal meanwhile
+  // Runs `drain` on a thread of its own and returns when that is done; SIGTERM or SIGINT meanwhile
   // ends the process with status 130 (where no thread is to be had, by itself).
   void drain(const std::function<bool()>& drain) const;
 
  private:
   friend class EndsAtSignal;
   sigset_t signals_;
+  sigset_t urgent_;  // of these, those that end a drain
 };
 
 // While it lives the first signal ends the process with status 130: for a start, which may take

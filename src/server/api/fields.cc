@@ -42,8 +42,10 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t 
                                             std::int64_t high) {
   const Json* found = value(name);
   if (found == nullptr) return {};
+  const auto range = [&] { return "from " + std::to_string(low) + " to " + std::to_string(high); };
   if (!found->is_number_integer()) {
-    fail(name, "must be an integer");
+    // The parser makes a float of an integer beyond 64 bits: so this tells the range, too.
+    fail(name, "must be an integer " + range());
     return {};
   }
   const bool too_large = found->is_number_unsigned() &&
@@ -51,7 +53,7 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t 
                              static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const std::int64_t number = too_large ? 0 : found->get<std::int64_t>();
   if (too_large || number < low || number > high) {
-    fail(name, "must be from " + std::to_string(low) + " to " + std::to_string(high));
+    fail(name, "must be " + range());
     return {};
   }
   return number;

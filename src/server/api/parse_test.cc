@@ -105,6 +105,7 @@ TEST(Parse, RefusesBadTokenFieldsByName) {
       {R"("allowed_token_ids":5)", "allowed_token_ids"},
       {R"("allowed_token_ids":["5"])", "allowed_token_ids"},
       {R"("allowed_token_ids":[-5])", "allowed_token_ids"},
+      {R"("allowed_token_ids":[])", "allowed_token_ids"},
       {R"("logit_bias":{"5":101})", "logit_bias"},
       {R"("logit_bias":{"5":-100.5})", "logit_bias"},
       {R"("logit_bias":{"5":"1"})", "logit_bias"},
@@ -134,6 +135,16 @@ TEST(Parse, NamesTheFieldThatWasMeant) {
             "server; did you mean `include_usage`?");
   EXPECT_EQ(said(R"("cache_salt":"x")"),
             "cache_salt: `cache_salt` is not supported by this server; leave it out");
+}
+
+TEST(Parse, AnIntegerThatIsTooLargeIsToldTheRange) {
+  for (const char* seed :
+       {"18446744073709551616", "18446744073709551615", "-9223372036854775809"}) {
+    const auto error = parse_chat_with(std::string("\"seed\":") + seed);
+    ASSERT_TRUE(error) << seed;
+    EXPECT_TRUE(error->message.ends_with("from -9223372036854775808 to 9223372036854775807"))
+        << error->message;
+  }
 }
 
 TEST(Parse, WhatIsNotJsonSaysWhere) {

@@ -75,6 +75,9 @@ void parse_bad_words(Fields& fields, const ApiLimits& limits, GenerationRequest&
 void parse_token_fields(Fields& fields, const ApiLimits& limits, GenerationRequest& out) {
   parse_ids(fields, "stop_token_ids", limits.stop_tokens_max, out.stop_token_ids);
   parse_ids(fields, "allowed_token_ids", limits.edited_tokens_max, out.allowed_token_ids);
+  if (const Json* none = fields.value("allowed_token_ids"); none != nullptr && none->empty()) {
+    fields.fail("allowed_token_ids", "must allow a token; leave it out to allow all");
+  }
   parse_bias(fields, limits.edited_tokens_max, out);
   parse_bad_words(fields, limits, out);
   out.min_tokens = fields.integer("min_tokens", 0, kInt32Max).value_or(0);

@@ -22,13 +22,30 @@ namespace {
 
 constexpr std::int64_t kCompletionTokensDefault = 16;
 
-MaybeError encode(const fleet::CatalogueEntry& model, std::string_view text, bool add_special,
-                  std::string_view field, std::vector<TokenId>& out) {
+// A text of fewer bytes for each token of the context is encoded in whole: so is what people write,
+// a little too long as it may be, and then the error says how long it is.
+constexpr std::int64_t kBytesOfTokenMax = 8;
+
+// The longest prompt that the model takes.
+std::int64_t prompt_tokens_max(const fleet::CatalogueEntry& model) {
+  const std::int64_t room = std::max<std::int64_t>(0, model.max_model_len.count - 1);
+  return model.max_prompt > Tokens(0) ? std::min(room, model.max_prompt.count) : room;
+}
+
+MaybeError encode(const PromptOf& prompt, std::string_view text, bool add_special,
+                  EncodedPrompt& out) {
   text::EncodeOptions options;
   options.add_special_tokens = add_special;
-  auto tokens = model.tokenizer->encode(text, options);
-  if (!tokens.ok()) return bad_request("the prompt: " + tokens.error().message, std::string(field));
-  out = std::move(tokens).value();
+  const std::int64_t most = prompt_tokens_max(prompt.model);
+  const bool whole = prompt.whole || std::ssize(text) / kBytesOfTokenMax <= most;
+  auto tokens =
+      prompt.model.tokenizer->encode_up_to(text, options, whole ? text::kAllTokens : most);
+  if (!tokens.ok()) {
+    return bad_request("the prompt: " + tokens.error().message,
+                       std::string(prompt.asked.prompt_field()));
+  }
+  out.tokens = std::move(tokens->ids);
+  out.count = tokens->count;
   return {};
 }
 
@@ -124,39 +141,40 @@ bool begins_reasoning(const GenerationRequest& asked, const fleet::CatalogueEntr
   return text::continues_reasoning(model.reasoning, content);
 }
 
-MaybeError chat_prompt(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
-                       std::int64_t now_unix_seconds, EncodedPrompt& out) {
+MaybeError chat_prompt(const PromptOf& prompt, EncodedPrompt& out) {
+  const GenerationRequest& asked = prompt.asked;
   std::string text;
-  if (auto error = render(asked, model, now_unix_seconds, text)) return error;
-  out.begins_reasoning = begins_reasoning(asked, model, text);
+  if (auto error = render(asked, prompt.model, prompt.now_unix_seconds, text)) return error;
+  out.begins_reasoning = begins_reasoning(asked, prompt.model, text);
   // The template writes BOS itself.
-  return encode(model, text, asked.add_special_tokens.value_or(false), asked.prompt_field(),
-                out.tokens);
+  return encode(prompt, text, asked.add_special_tokens.value_or(false), out);
 }
 
-MaybeError completion_prompt(const GenerationRequest& asked, const Prompt& prompt,
-                             const fleet::CatalogueEntry& model, std::vector<TokenId>& out) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return encode(model, *text, asked.add_special_tokens.value_or(true), asked.prompt_field(), out);
+MaybeError completion_prompt(const PromptOf& prompt, EncodedPrompt& out) {
+  const GenerationRequest& asked = prompt.asked;
+  const Prompt& given = asked.prompts[prompt.index];
+  if (const auto* text = std::get_if<std::string>(&given)) {
+    return encode(prompt, *text, asked.add_special_tokens.value_or(true), out);
   }
-  out = std::get<std::vector<TokenId>>(prompt);
-  for (const TokenId id : out) {
-    if (auto error = check_token(asked.prompt_field(), id, model)) return error;
+  out.tokens = std::get<std::vector<TokenId>>(given);
+  out.count = std::ssize(out.tokens);
+  for (const TokenId id : out.tokens) {
+    if (auto error = check_token(asked.prompt_field(), id, prompt.model)) return error;
   }
   return {};
 }
 
-// Sets max_tokens, or says why prompt and answer do not fit.
+// Sets max_tokens, or says why prompt and answer do not fit. `prompt`: tokens of the prompt.
 MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
-               request::Request& request) {
-  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+               std::int64_t prompt, request::Request& request) {
   const std::string field(asked.prompt_field());
+  const bool in_part = prompt > std::ssize(request.prompt);
+  const std::string told = (in_part ? "at least " : "") + std::to_string(prompt);
   if (prompt == 0) return bad_request("the prompt has no tokens", field);
   if (model.max_prompt > Tokens(0) && prompt > model.max_prompt.count) {
     return bad_request("the model takes prompts of at most " +
                            std::to_string(model.max_prompt.count) +
-                           " tokens, which is the context it was trained on; this one has " +
-                           std::to_string(prompt),
+                           " tokens, which is the context it was trained on; this one has " + told,
                        field, "context_length_exceeded");
   }
   const std::int64_t room = model.max_model_len.count - prompt;
@@ -168,7 +186,7 @@ MaybeError fit(const GenerationRequest& asked, const fleet::CatalogueEntry& mode
   if (tokens > room) {
     return bad_request("this model's maximum context length is " +
                            std::to_string(model.max_model_len.count) + " tokens; asked for are " +
-                           std::to_string(prompt) + " of the prompt and " + std::to_string(tokens) +
+                           told + " of the prompt and " + std::to_string(tokens) +
                            " of the answer; shorten " + (room > 0 ? "one of them" : "the prompt"),
                        field, "context_length_exceeded");
   }
@@ -351,11 +369,8 @@ void add_choices(const GenerationRequest& asked, std::uint64_t seed, request::Re
 
 }  // namespace
 
-MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
-                         const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
-                         EncodedPrompt& out) {
-  return asked.chats() ? chat_prompt(asked, model, now_unix_seconds, out)
-                       : completion_prompt(asked, asked.prompts[index], model, out.tokens);
+MaybeError encode_prompt(const PromptOf& prompt, EncodedPrompt& out) {
+  return prompt.asked.chats() ? chat_prompt(prompt, out) : completion_prompt(prompt, out);
 }
 
 MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
@@ -376,12 +391,14 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   for (std::size_t i = 0; i < prompts; ++i) {
     request::Request request = common;
     EncodedPrompt prompt;
-    auto error = encode_prompt(asked, i, model, context.now_unix_seconds, prompt);
+    auto error = encode_prompt(
+        {.asked = asked, .model = model, .index = i, .now_unix_seconds = context.now_unix_seconds},
+        prompt);
     request.prompt = std::move(prompt.tokens);
     out.begins_reasoning = prompt.begins_reasoning;
     const bool forms = asked.forces_call || asked.fences_calls();
     if (!error && forms) error = form_calls(asked, model, out);
-    if (!error) error = fit(asked, model, request);
+    if (!error) error = fit(asked, model, prompt.count, request);
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);
   }

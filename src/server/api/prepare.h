@@ -42,13 +42,21 @@ struct Prepared {
 
 struct EncodedPrompt {
   std::vector<TokenId> tokens;
+  std::int64_t count = 0;         // more than are in `tokens`: the prompt has at least so many
   bool begins_reasoning = false;  // it has the model think, and so the answer begins
 };
 
-// Prompt `index` (0: a chat's only one).
-MaybeError encode_prompt(const GenerationRequest& asked, std::size_t index,
-                         const fleet::CatalogueEntry& model, std::int64_t now_unix_seconds,
-                         EncodedPrompt& out);
+struct PromptOf {
+  const GenerationRequest& asked;
+  const fleet::CatalogueEntry& model;
+  std::size_t index = 0;  // of the prompt; 0: a chat's only one
+  std::int64_t now_unix_seconds = 0;
+  // Whether a prompt that the model cannot take is wanted in whole. A text that would have many
+  // times more tokens than the context is else encoded until that is known.
+  bool whole = false;
+};
+
+MaybeError encode_prompt(const PromptOf& prompt, EncodedPrompt& out);
 
 // An error that names `field` unless the model has this token.
 MaybeError check_token(std::string_view field, std::int64_t id, const fleet::CatalogueEntry& model);

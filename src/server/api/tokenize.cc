@@ -108,9 +108,11 @@ MaybeError answer_tokenize(std::string_view body, const TokenizeContext& context
   const fleet::CatalogueEntry* model = nullptr;
   if (auto error = find_model(asked.prompt.model, context.fleet, model)) return error;
   EncodedPrompt prompt;
-  if (auto error = encode_prompt(asked.prompt, 0, *model, context.now_unix_seconds, prompt)) {
-    return error;
-  }
+  const PromptOf wanted{.asked = asked.prompt,
+                        .model = *model,
+                        .now_unix_seconds = context.now_unix_seconds,
+                        .whole = true};
+  if (auto error = encode_prompt(wanted, prompt)) return error;
   const std::vector<TokenId>& tokens = prompt.tokens;
   const std::string_view field = asked.prompt.endpoint == Endpoint::kChat ? "messages" : "prompt";
   out += "{\"count\":";

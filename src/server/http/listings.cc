@@ -13,6 +13,8 @@ std::string model_body(const fleet::CatalogueEntry& model, const fleet::ModelSta
   append_json_string(out, model.name);
   out += ",\"max_model_len\":";
   append_json_integer(out, model.max_model_len.count);
+  out += ",\"vocab_size\":";
+  append_json_integer(out, model.vocab);
   out += ",\"status\":";
   append_json_string(out, fleet::name_of(status.state));
   out += ",\"resident_bytes\":{\"host\":";

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "text/detokenizer.h"
+#include "text/testing/up_to.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -17,6 +18,10 @@ enum class Refusal { kWithWords, kOfBrokenTextOnly };
 inline void use(const Tokenizer& tokenizer, std::string_view text,
                 Refusal refusal = Refusal::kWithWords) {
   for (const EncodeOptions options : {EncodeOptions{true, true}, EncodeOptions{false, false}}) {
+    for (const std::int64_t most : {0, 3, 20}) {
+      const std::string problem = up_to_problem(tokenizer, text, options, most);
+      CAUSEWAY_CHECK(problem.empty(), problem);
+    }
     const auto ids = tokenizer.encode(text, options);
     if (!ids.ok()) {
       CAUSEWAY_CHECK(!ids.error().message.empty(), "an error without words");
