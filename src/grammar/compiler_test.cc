@@ -49,9 +49,9 @@ class ByteTokenizer final : public text::Tokenizer {
       tokens_.emplace_back(word);
     }
   }
-  Result<std::vector<TokenId>> encode(std::string_view text,
-                                      const text::EncodeOptions&) const override {
-    return std::vector<TokenId>(text.begin(), text.end());
+  Result<text::TokensUpTo> encode_up_to(std::string_view text, const text::EncodeOptions&,
+                                        std::int64_t) const override {
+    return text::TokensUpTo{.ids = {text.begin(), text.end()}, .count = std::ssize(text)};
   }
   std::string_view token_bytes(TokenId id) const override {
     return tokens_[static_cast<std::size_t>(id)];
