@@ -2,7 +2,7 @@
 """scripts/bundle and scripts/demo in a copy of the checkout, where nothing is built or installed and
 the program is a stand-in."""
 
-import gzip
+import lzma
 import shutil
 import subprocess
 import tempfile
@@ -73,7 +73,7 @@ class Bundle(Checkout):
         for _ in range(2):
             done = self.bundle("--out", "made")
             self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(gzip.open(self.caller / "made/bin/causeway.gz").read(),
+        self.assertEqual(lzma.open(self.caller / "made/bin/causeway.xz").read(),
                          (self.root / "build/release/bin/causeway").read_bytes())
         self.assertFalse((self.root / "made").exists())
 
