@@ -3,6 +3,7 @@
 CAUSEWAY_BINARY is the program. CAUSEWAY_TEST_DEVICE=cuda serves on a GPU, where weights are bf16.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -72,7 +73,11 @@ class RunningServer:
     def workers(self):
         """The processes that it has started."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+        children = set()
+        for task in tasks:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                children.update(int(pid) for pid in (task / "children").read_text().split())
+        return children
 
     def stop(self, timeout=60):
         self.process.send_signal(signal.SIGTERM)
