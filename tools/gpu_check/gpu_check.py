@@ -24,7 +24,7 @@ from checks import Checks
 from lanes import Gpus, Lanes
 from part import INTERRUPTED, Progress, Row, run_part
 
-FULL_SECONDS = 9 * 60
+FULL_SECONDS = 20 * 60
 QUICK_SECONDS = 3 * 60
 STRESS_SECONDS = 10
 QUICK_STRESS_SECONDS = 4
@@ -43,7 +43,7 @@ def arguments():
         prog="scripts/gpu-check", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true",
-                        help="fewer cases, sanitizers and figures: under 3 minutes instead of 9")
+                        help="fewer cases, sanitizers and figures: under 3 minutes instead of 20")
     parser.add_argument("--build", metavar="DIR", help="build folder whose bin/ to check "
                         "(default: the bundle's, or build/release)")
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("gpu-check"),
@@ -53,7 +53,7 @@ def arguments():
     parser.add_argument("--what", choices=KINDS, help="tests or figures only, each with all of the time "
                         "(default: both)")
     parser.add_argument("--seed", type=int, help="of the tests; random unless given, and printed")
-    parser.add_argument("--seconds", type=float, help="for the whole (default: 540, quick 180)")
+    parser.add_argument("--seconds", type=float, help="for the whole (default: 1200, quick 180)")
     parser.add_argument("--stress-seconds", type=float, metavar="N",
                         help="of random transfers (default: 10, quick 4); what is more comes on top "
                         "of the whole's time")
