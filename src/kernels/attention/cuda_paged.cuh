@@ -2,26 +2,15 @@
 // tensor cores (cuda_tensor.cu).
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
 
-#include "kernels/attention/cuda_parts.h"
+#include "kernels/attention/cuda_decode.cuh"
 
 namespace causeway::kernels::attention::parts {
 
-struct PagedArgs {
-  const __nv_bfloat16* q;  // [tokens][query heads][size], rows q_stride apart
-  int64_t q_stride;
-  __nv_bfloat16* out;    // [tokens][query heads][size]
-  const char* keys;      // K of the layer in frame 0
-  int64_t value_offset;  // bytes
-  int64_t frame_bytes;
-  int64_t token_stride;   // bytes
-  const int32_t* frames;  // as ParamsCuda has them
-  const int32_t* frame_begin;
+// Rows of q and out are of query tokens here, not of sequences.
+struct PagedArgs : DecodeArgs {
   const int32_t* query_begin;
-  const int32_t* length;
   int first, last;  // sequences
   int query_heads, group, size, block_tokens;
   int window;
@@ -36,18 +25,8 @@ struct PagedArgs {
 
 // Of sequences [first, last): all that decode, or all prompts.
 inline PagedArgs paged_args(const ParamsCuda& p, std::int64_t first, std::int64_t last) {
-  PagedArgs a = {};
-  a.q = static_cast<const __nv_bfloat16*>(p.q);
-  a.q_stride = p.q_stride;
-  a.out = static_cast<__nv_bfloat16*>(p.out);
-  a.keys = reinterpret_cast<const char*>(p.kv.base) + p.kv.key_offset.count;
-  a.value_offset = p.kv.value_offset.count;
-  a.frame_bytes = p.kv.frame_bytes.count;
-  a.token_stride = p.kv.token_stride.count;
-  a.frames = p.frames;
-  a.frame_begin = p.frame_begin;
+  PagedArgs a = {decode_args(p)};
   a.query_begin = p.query_begin;
-  a.length = p.length;
   a.first = static_cast<int>(first);
   a.last = static_cast<int>(last);
   a.query_heads = static_cast<int>(p.heads.query);
