@@ -35,9 +35,14 @@ EAGER = ("gemma2",)
 
 # Lengths go beyond what this scaling stretches.
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+# All sequences are longer than the original context, since a served model has the divisors for
+# these alone, where transformers changes to them as a sequence grows.
+LONG_ROPE = {"original_max_position_embeddings": 16,
+             "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48,
+                              "long_factor": [1 + pair / 8 for pair in range(48)]}}
 
 # name → family, real configuration (for what sizes do not say: RoPE scaling, epsilon), its sizes;
-# among them "rope_scaling", where it is not the real configuration's.
+# among them "written": what config.json has in place of the real configuration's.
 CASES = {
     "Gemma-2-2B ÷ 2": ("gemma2", "gemma-2-2b", {
         "layers": 8, "hidden": 1152, "intermediate": 4608, "heads": 4, "kv-heads": 2,
@@ -56,7 +61,7 @@ CASES = {
         "head-dim": 128}),
     "Llama-3.1-8B ÷ 4, linear RoPE": ("llama", "Llama-3.1-8B", {
         "layers": 8, "hidden": 1024, "intermediate": 3584, "heads": 8, "kv-heads": 2,
-        "head-dim": 128, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+        "head-dim": 128, "written": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}}),
     "Llama-3.2-1B ÷ 2": ("llama", "Llama-3.2-1B-Instruct", {
         "layers": 8, "hidden": 1024, "intermediate": 4096, "heads": 16, "kv-heads": 4,
         "head-dim": 64}),
@@ -67,6 +72,9 @@ CASES = {
     "Phi-3-mini ÷ 3": ("phi3", "Phi-3-mini-4k-instruct", {
         "layers": 8, "hidden": 768, "intermediate": 2688, "heads": 8, "kv-heads": 8,
         "head-dim": 96, "vocab": 32064}),
+    "Phi-3-mini ÷ 3, LongRoPE": ("phi3", "Phi-3-mini-128k-instruct", {
+        "layers": 8, "hidden": 768, "intermediate": 2688, "heads": 8, "kv-heads": 8,
+        "head-dim": 96, "vocab": 32064, "written": LONG_ROPE}),
     "Phi-4-mini ÷ 3": ("phi3", "Phi-4-mini-instruct", {
         "layers": 8, "hidden": 1024, "intermediate": 2688, "heads": 8, "kv-heads": 4,
         "head-dim": 128, "rotary-dim": 96, "vocab": 32064}),
@@ -75,7 +83,7 @@ CASES = {
         "head-dim": 128}),
     "Qwen2.5-7B ÷ 4, YaRN": ("qwen2", "Qwen2.5-7B-Instruct", {
         "layers": 7, "hidden": 896, "intermediate": 4736, "heads": 7, "kv-heads": 1,
-        "head-dim": 128, "rope_scaling": YARN}),
+        "head-dim": 128, "written": {"rope_scaling": YARN}}),
     "Qwen3-0.6B, 8 layers": ("qwen3", "Qwen3-0.6B", {
         "layers": 8, "hidden": 1024, "intermediate": 3072, "heads": 16, "kv-heads": 8,
         "head-dim": 128}),
@@ -94,22 +102,22 @@ CASES = {
 
 def make_model(causeway, folder, case, seed):
     """The model's folder; shapes from the real configuration where CAUSEWAY_TEST_DATA has it."""
-    family, config, sizes = case
+    family, name, sizes = case
     source = ["--family", family]
-    real = pathlib.Path(os.environ.get("CAUSEWAY_TEST_DATA", "")) / "configs" / f"{config}.json"
+    real = pathlib.Path(os.environ.get("CAUSEWAY_TEST_DATA", "")) / "configs" / f"{name}.json"
     if os.environ.get("CAUSEWAY_TEST_DATA") and real.exists():
         (folder / "real").mkdir()
         (folder / "real" / "config.json").write_text(real.read_text())
         source = ["--from-config", folder / "real"]
     sizes = {"vocab": VOCAB} | sizes
-    scaling = sizes.pop("rope_scaling", None)
+    written = sizes.pop("written", None)
     words = [part for key, value in sizes.items() for part in (f"--{key}", str(value))]
     subprocess.run([causeway, "make-model", folder / "model", *source, *words, "--dtype", "bf16",
                     "--seed", str(seed)],
                    check=True, timeout=120, stdout=subprocess.DEVNULL)
-    if scaling:
-        written = folder / "model" / "config.json"
-        written.write_text(json.dumps(json.loads(written.read_text()) | {"rope_scaling": scaling}))
+    if written:
+        config = folder / "model" / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | written))
     return folder / "model"
 
 
