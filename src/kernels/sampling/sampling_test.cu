@@ -217,7 +217,7 @@ void compare_row(const Batch& b, std::size_t r, const Answers& got, Tally& tally
   const Sample want = sample(logits, host_params(b, row, edits));
   ++tally.draws;
   report.check((got.token[r] == kNoToken) == (want.token == kNoToken),
-               name + ": token " + std::to_string(got.token[r]) + " of a row with a number or none");
+               name + ": token " + std::to_string(got.token[r]) + ", number or none");
   if (got.token[r] != want.token) {
     ++tally.differ;
     report.check(
