@@ -49,7 +49,7 @@ inline constexpr TokenId kNoToken = -1;
 struct Sample {
   TokenId token = 0;
   float logprob = 0.0f;
-  std::vector<std::pair<TokenId, float>> top;  // descending; ties by lower id
+  std::vector<std::pair<TokenId, float>> top{};  // descending; ties by lower id
 };
 
 // logits: [vocab], f32; edits and penalties are applied in place. NaN logits are never chosen;
