@@ -22,6 +22,9 @@ constexpr Nanos kBesideKernels = micros(1500);
 
 constexpr Nanos kDay = seconds(86'400);
 
+// A given token of a row of NaN alone has no log-probability to tell.
+bool has_no_token(const request::SampledToken& scored) { return scored.token.token == kNoToken; }
+
 }  // namespace
 
 Status EngineCore::State::check_takes(ModelId model) const {
@@ -632,6 +635,10 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
     const std::int64_t of_prompt = (sequence->prompt - run.context).count;
     counters.prompt_tokens += std::clamp<std::int64_t>(of_prompt, 0, run.tokens.count);
     if (token != nullptr) end_switch(*sequence, now);
+    if (std::any_of(scores.begin(), scores.end(), has_no_token)) {
+      end(*sequence, FinishReason::kError, kNanLogits);
+      continue;
+    }
     if (token == nullptr || !take_token(*sequence, *token)) continue;
     if (sequence->matcher != nullptr) follow(*sequence, token->token, now);
     commit_ahead(*sequence);

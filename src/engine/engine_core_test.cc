@@ -346,6 +346,21 @@ TEST_F(Core, ARowWithoutANumberEndsItsRequestAlone) {
   EXPECT_EQ(outputs[1].tokens.size(), 1u);
 }
 
+TEST_F(Core, AScoredRowWithoutANumberEndsItsRequestToo) {
+  request::Request scored = make_request(1, 5, 9);
+  scored.sampling.prompt_logprobs = 0;
+  ASSERT_TRUE(core_.submit(std::move(scored), now_).ok());
+  ASSERT_TRUE(core_.start_step(now_));
+  request::StepResult result = *executor_.wait(Nanos(0));
+  ASSERT_EQ(result.sampled.size(), 5u);
+  result.sampled[1].token.token = kNoToken;
+  core_.finish_step(result, now_);
+  const auto outputs = core_.take_outputs();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].error, kNanLogits);
+  EXPECT_TRUE(outputs[0].finished && outputs[0].tokens.empty());
+}
+
 TEST_F(Core, WhatIsPutOutAlreadyCountsAsOutput) {
   request::Request request = make_request(1, 5, 4);
   request.output = {7, 8, 9, 10};

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -17,7 +16,6 @@
 #include "base/dcheck.h"
 #include "engine/executor_models.h"
 #include "engine/kv_copies.h"
-#include "engine/nan_logits.h"
 #include "kernels/parallel.h"
 #include "kernels/sampling/sampling.h"
 
@@ -52,19 +50,10 @@ kernels::sampling::Params sampling_params(const request::BatchEntry& entry,
           .banned = entry.edits.banned};
 }
 
-// Of a row with a number this looks at the first logit, or at few more.
-bool are_all_nan(std::span<const float> logits) {
-  return std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); });
-}
-
 request::SampledToken sample(std::span<float> logits, RequestId request,
                              const kernels::sampling::Params& params) {
-  request::SampledToken chosen{.request = request, .token = {}};
-  if (are_all_nan(logits)) {
-    chosen.token.token = kNoToken;
-    return chosen;
-  }
   const auto sample = kernels::sampling::sample(logits, params);
+  request::SampledToken chosen{.request = request, .token = {}};
   chosen.token.token = sample.token;
   chosen.token.logprob = sample.logprob;
   for (const auto& [token, logprob] : sample.top) chosen.token.top.push_back({token, logprob});

@@ -364,7 +364,6 @@ class Lifecycle(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertNotEqual(done.stderr.strip(), "", arguments)
 
-    @unittest.skipUnless(DEVICE == "cpu", "a GPU's sampler does not tell")
     def test_weights_that_are_nan_are_an_error(self):
         damaged = Path(self.folder.name) / "damaged"
         shutil.copytree(self.model, damaged)

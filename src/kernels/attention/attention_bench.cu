@@ -139,7 +139,8 @@ void enqueue_layer(const Setup& s, std::int64_t layer, cudaStream_t stream) {
   p.kv.key_offset = Bytes(layer * 2 * p.kv.value_offset.count);
   PrepareCuda prepared = s.prepare;
   prepared.kv = p.kv;
-  if (fuses_prepare(p.heads, p.decode) && p.decode_kernel != DecodeKernel::kFlashInfer) {
+  const auto decode = choose_decode(p.heads, p.decode_kernel);
+  if (fuses_prepare(p.heads, p.decode) && decode.ok() && *decode == DecodeKernel::kSplit) {
     p.fused_prepare = &prepared;
   } else if (p.decode > 0) {
     must(prepare(prepared, stream));
@@ -172,6 +173,32 @@ double cublas_tflops(cudaStream_t stream) {
   });
   cublasDestroy(handle);
   return 2.0 * n * n * n / us * 1e-6;
+}
+
+// Decode with heads of 96, by the split kernel and by that of the tensor cores.
+int bench_96() {
+  if (!testing::has_gpu()) return testing::kSkipped;
+  const Memory memory(64);
+  cudaStream_t const stream = memory.stream;
+  const double hbm = testing::hbm_read_gb_per_s(stream, memory.pool.get(), std::int64_t{8} << 30);
+  std::printf("HBM read %.0f GB/s\nus/layer         batch  context   floor   split  tensor\n", hbm);
+  for (const Model& m : {Model{"Phi-3-mini", {32, 32, 96}, 32, 10},
+                         Model{"8 KV heads of 96", {32, 8, 96}, 32, 42}}) {
+    for (const auto& [batch, context, ragged] :
+         {Load{1, 1025}, Load{1, 4097}, Load{4, 1025}, Load{8, 1025}, Load{32, 1025},
+          Load{32, 1025, true}}) {
+      Setup s = make(m, memory, batch, context, 1, ragged);
+      const double bytes =
+          2.0 * 2 * batch * context * static_cast<double>(m.heads.kv * m.heads.size);
+      std::printf("%-16s %5d %8d %7.2f", m.name, batch, context, bytes / hbm * 1e-3);
+      for (const DecodeKernel kernel : {DecodeKernel::kSplit, DecodeKernel::kTensor}) {
+        s.params.decode_kernel = kernel;
+        std::printf(" %7.2f", layers_us(s, stream, m.layers));
+      }
+      std::printf("%s\n", ragged ? "  mixed lengths" : "");
+    }
+  }
+  return 0;
 }
 
 // Llama-3.1-8B at 128 × 1,024, four launches and nothing else: for a profiler.
@@ -288,10 +315,11 @@ int bench() {
 }  // namespace
 }  // namespace causeway::kernels::attention
 
-//   attention_gpu_bench [small-batch | wide | profile]
+//   attention_gpu_bench [small-batch | wide | 96 | profile]
 int main(int argc, char** argv) {
   using namespace causeway::kernels::attention;
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "wide") return bench_wide();
+  if (what == "96") return bench_96();
   return what == "small-batch" ? bench_small_batch() : what.empty() ? bench() : profile();
 }

@@ -20,7 +20,8 @@ const Shape kCatalogue[] = {
     {"Qwen3-0.6B", 36, {16, 8, 128}, true},    {"Qwen3-4B", 28, {32, 8, 128}, true},
     {"Qwen3-30B-A3B", 42, {32, 4, 128}, true}, {"Qwen3-32B", 16, {64, 8, 128}, true},
     {"Gemma-2-9B", 12, {16, 8, 256}},          {"Gemma-3-1B", 78, {4, 1, 256}, true},
-    {"Gemma-3-12B", 10, {16, 8, 256}, true},
+    {"Gemma-3-12B", 10, {16, 8, 256}, true},   {"Phi-3-mini", 10, {32, 32, 96}},
+    {"heads of 96, shared", 42, {24, 8, 96}, true},
 };
 
 Case generate(Random& random, const Shape& shape, bool small) {
@@ -89,6 +90,7 @@ void run_many(testing::Report& report, Late& late, cudaStream_t stream, Random& 
   };
   for (const std::int64_t block : {1, 3, 7, 12}) run(block, 64, false);
   run(7, 128, true);
+  run(3, 96, true);
 }
 
 // Workers of a few tiles, whose sequence changes with their first, second, third … tile. Frames
@@ -101,7 +103,7 @@ void run_changes(testing::Report& report, Late& late, cudaStream_t stream, Rando
   };
   constexpr Load kLoads[] = {{12, 3, false},  {12, 12, false}, {12, 40, false}, {23, 3, true},
                              {23, 12, false}, {23, 40, true},  {16, 40, false}, {31, 12, true}};
-  for (const std::int64_t size : {64, 128}) {
+  for (const std::int64_t size : {64, 96, 128}) {
     for (const Load& load : kLoads) {
       Case c{.shape = {"changes", load.block, {16, 8, size}, load.norm},
              .decode = load.decode,
@@ -128,7 +130,7 @@ void run_shared(testing::Report& report, Late& late, cudaStream_t stream, Random
       {4, 1, 1, 2200, 2600, true}, {12, 4, 12, 20, 300, true},  {16, 8, 1, 1000, 1400, false},
       {32, 2, 3, 300, 900, false}, {8, 8, 4, 500, 1000, false}, {16, 1, 12, 250, 400, false},
   };
-  for (const std::int64_t size : {64, 128, 256}) {
+  for (const std::int64_t size : {64, 96, 128, 256}) {
     for (const Load& load : kLoads) {
       const Heads heads{load.query_heads, load.kv_heads, size};
       if ((small && !load.also_small) || !parts::split_serves(heads)) continue;
@@ -139,7 +141,8 @@ void run_shared(testing::Report& report, Late& late, cudaStream_t stream, Random
         c.context.push_back(random.between(load.shortest, load.longest));
         c.queries.push_back(i == 1 || i == 7 ? 0 : 1);
       }
-      run_case(c, size < 256 ? decode_ways(c.seed) : split_ways(), report, late, stream);
+      run_case(c, small_batch_serves(heads) ? decode_ways(c.seed) : split_ways(), report, late,
+               stream);
     }
   }
 }
@@ -193,7 +196,7 @@ void run_windows(testing::Report& report, Late& late, cudaStream_t stream, Rando
   for (const std::int64_t window : {1, 16, 17, 100, 1000}) {
     for (const std::int64_t block : {5, 12, 33}) {
       if (small && (window > 17 || block != 12)) continue;  // under racecheck a case takes seconds
-      const Heads heads{16, 4, block == 12 ? 64 : 128};
+      const Heads heads{16, 4, block == 12 ? 64 : block == 5 ? 96 : 128};
       Case c = generate(random, {"window", block, heads, block == 33}, small);
       for (std::size_t i = 0; i < c.context.size(); i += 2) {
         c.context[i] = std::max<std::int64_t>(0, window + random.between(-3, small ? 3 : 300));
@@ -221,11 +224,17 @@ void run_many_shared(testing::Report& report, Late& late, cudaStream_t stream, R
     }
   }
   loads.push_back({{64, 8, 128}, 32, true});
+  for (const std::int64_t decode : {17, 32, 33, 97, 140}) {
+    loads.push_back({{32, 32, 96}, decode, false});
+    loads.push_back({{16, 4, 96}, decode, true});
+  }
   if (small) {  // under racecheck a case takes seconds
     loads = {{{32, 4, 128}, 36, true},
              {{4, 1, 64}, 36, true},
              {{4, 1, 128}, 20, false},
              {{4, 1, 128}, 140, false},
+             {{4, 4, 96}, 36, true},
+             {{8, 1, 96}, 140, false},
              {{4, 1, 64}, 140, false}};
   }
   for (const auto& [heads, decode, norm] : loads) {

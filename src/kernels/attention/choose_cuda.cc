@@ -69,7 +69,7 @@ Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted) {
   if (wanted == DecodeKernel::kSplit && !serves) {
     return unsupported("attention: the split kernel serves heads of 64 and 128, at most " +
                        std::to_string(parts::kSplitGroupMax) +
-                       " sharing one KV head, and of 256, at most " +
+                       " sharing one KV head, and of 96 and 256, at most " +
                        std::to_string(parts::split_group_max(256)));
   }
   if (wanted == DecodeKernel::kFlashInfer) {
@@ -84,7 +84,7 @@ Result<DecodeKernel> choose_decode(const Heads& heads, DecodeKernel wanted) {
 }
 
 bool small_batch_serves(const Heads& heads) {
-  return heads.size <= 128 && parts::split_serves(heads);
+  return (heads.size == 64 || heads.size == 128) && parts::split_serves(heads);
 }
 
 namespace parts {

@@ -7,8 +7,13 @@ namespace {
 
 TEST(ChooseAttention, KernelsByHeads) {
   EXPECT_FALSE(choose_decode({3, 2, 64}, DecodeKernel::kBest).ok());
-  EXPECT_FALSE(choose_decode({4, 2, 96}, DecodeKernel::kSplit).ok());
-  EXPECT_EQ(*choose_decode({4, 2, 96}, DecodeKernel::kBest), DecodeKernel::kTensor);
+  EXPECT_EQ(*choose_decode({32, 32, 96}, DecodeKernel::kBest), DecodeKernel::kSplit);
+  EXPECT_EQ(*choose_decode({8, 1, 96}, DecodeKernel::kBest), DecodeKernel::kSplit);
+  EXPECT_EQ(*choose_decode({32, 32, 96}, DecodeKernel::kTensor), DecodeKernel::kTensor);
+  EXPECT_EQ(*choose_decode({9, 1, 96}, DecodeKernel::kBest), DecodeKernel::kTensor);
+  EXPECT_FALSE(choose_decode({9, 1, 96}, DecodeKernel::kSplit).ok()) << "nine heads on one";
+  EXPECT_FALSE(choose_decode({4, 2, 80}, DecodeKernel::kSplit).ok());
+  EXPECT_EQ(*choose_decode({4, 2, 80}, DecodeKernel::kBest), DecodeKernel::kTensor);
   EXPECT_EQ(*choose_decode({4, 2, 192}, DecodeKernel::kBest), DecodeKernel::kReference);
   EXPECT_FALSE(choose_decode({4, 2, 192}, DecodeKernel::kTensor).ok());
   EXPECT_EQ(*choose_decode({28, 4, 128}, DecodeKernel::kBest), DecodeKernel::kSplit);
@@ -29,7 +34,8 @@ TEST(ChooseAttention, DecodeRowsArePreparedByTheSplitKernel) {
   EXPECT_TRUE(fuses_prepare({32, 8, 128}, 1));
   EXPECT_TRUE(fuses_prepare({32, 8, 128}, 300));
   EXPECT_FALSE(fuses_prepare({32, 8, 128}, 0));
-  EXPECT_FALSE(fuses_prepare({4, 2, 96}, 1));
+  EXPECT_TRUE(fuses_prepare({4, 2, 96}, 1));
+  EXPECT_FALSE(fuses_prepare({4, 2, 80}, 1));
   EXPECT_TRUE(fuses_prepare({8, 4, 256}, 1));
   EXPECT_FALSE(fuses_prepare({32, 2, 256}, 1));
 }

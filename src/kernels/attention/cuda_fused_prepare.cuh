@@ -92,19 +92,30 @@ struct PreparedHead {
   }
 };
 
-// Bytes from the first of rows of heads in shared memory on: 16-byte pieces, swizzled, piece c of
-// row r at place c ^ (r mod 8).
+// Pieces of 16 bytes that change places with one another in a row. Rows of 96 elements begin 64
+// bytes into a line of the banks every other time, which parts two rows next to each other.
+template <int kSize>
+constexpr int kSwizzled = kSize % 64 == 0 ? 8 : 4;
+static_assert(kSwizzled<96> * 16 == 64);
+
+// Bytes from the first of rows of heads in shared memory on: 16-byte pieces, swizzled, so that a
+// piece of eight rows meets no bank twice: piece c of row r at place c ^ (r mod 8), or of 96
+// elements at c ^ (r / 2 mod 4).
 template <int kSize>
 __device__ __forceinline__ uint32_t place(int row, int chunk) {
-  return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ (row & 7)) << 4));
+  static_assert(kSize % 64 == 0 || kSize == 96);
+  const int swizzle = kSwizzled<kSize> == 8 ? row & 7 : row / 2 & 3;
+  return static_cast<uint32_t>(row * kSize * 2 + ((chunk ^ swizzle) << 4));
 }
 
 // Where the piece lies that is `chunks` behind one at `address`, of rows that begin at multiples of
-// 128 bytes. `chunks` is a constant whose bits the piece's own number has not: then this is an
-// instruction or none.
+// 128 bytes, or 64. `chunks` is a constant whose bits the piece's own number has not: then this is
+// an instruction or none.
+template <int kSize>
 __device__ __forceinline__ uint32_t further(uint32_t address, int chunks) {
-  return (address ^ static_cast<uint32_t>(chunks % 8 << 4)) +
-         static_cast<uint32_t>(chunks / 8 * 128);
+  constexpr int kPieces = kSwizzled<kSize>;
+  return (address ^ static_cast<uint32_t>(chunks % kPieces << 4)) +
+         static_cast<uint32_t>(chunks / kPieces * (kPieces * 16));
 }
 
 // Eight heads as a right operand of the tensor cores: this lane reads row `row` of those that begin
@@ -116,7 +127,7 @@ __device__ __forceinline__ void read_operand(uint32_t (&q)[kSize / 16][2], uint3
 #pragma unroll
   for (int i = 0; i < kSize / 16; i += 2) {
     uint32_t four[4];
-    ptx::load_matrices(four, further(first, i * 2));
+    ptx::load_matrices(four, further<kSize>(first, i * 2));
     q[i][0] = four[0];
     q[i][1] = four[1];
     q[i + 1][0] = four[2];
@@ -126,11 +137,20 @@ __device__ __forceinline__ void read_operand(uint32_t (&q)[kSize / 16][2], uint3
 
 // Heads of one token, prepared where they lie in such rows: some rows at once, a team of lanes a
 // row, a piece of each half a lane. In shared memory it is a loop over rows; in the registers of
-// a tensor-core operand every element would be an instruction of its own.
+// a tensor-core operand every element would be an instruction of its own. A half of 96 elements is
+// six pieces: two of its team's eight lanes do the work of the sixth once more, and write nothing.
 template <int kSize>
 struct PreparedRows {
-  static constexpr int kTeam = kSize / 16;
+  static constexpr int kPieces = kSize / 16;
+  static constexpr int kTeam = kPieces == 6 ? 8 : kPieces;
   static constexpr int kAtOnce = 32 / kTeam;
+
+  static __device__ __forceinline__ bool has_piece(int lane) {
+    return kTeam == kPieces || lane % kTeam < kPieces;
+  }
+  static __device__ __forceinline__ int piece_of(int lane) {
+    return kTeam == kPieces ? lane % kTeam : min(lane % kTeam, kPieces - 1);
+  }
 
   struct Gains {
     Bf16x8 half[2];
@@ -138,7 +158,7 @@ struct PreparedRows {
     __device__ __forceinline__ void load(const __nv_bfloat16* from, int lane) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        half[i] = *reinterpret_cast<const Bf16x8*>(from + i * (kSize / 2) + lane % kTeam * 8);
+        half[i] = *reinterpret_cast<const Bf16x8*>(from + i * (kSize / 2) + piece_of(lane) * 8);
       }
     }
   };
@@ -149,17 +169,19 @@ struct PreparedRows {
   static __device__ __forceinline__ void prepare(char* rows, int first, int count,
                                                  const float* angles, bool norm, const Gains& gains,
                                                  const FusedPrepareArgs& args, int lane) {
-    const int chunk = lane % kTeam;
+    const int chunk = piece_of(lane);
 #pragma unroll 1
     for (int from = 0; from < count; from += kAtOnce) {
       const int index = from + lane / kTeam;
-      const uint32_t at = place<kSize>(first + min(index, count - 1), chunk);
+      const int row = first + min(index, count - 1);
+      const uint32_t at = place<kSize>(row, chunk);
+      const uint32_t half = kTeam == kPieces ? at ^ kSize : place<kSize>(row, chunk + kPieces);
       auto* low_place = reinterpret_cast<Bf16x8*>(rows + at);
-      auto* high_place = reinterpret_cast<Bf16x8*>(rows + (at ^ kSize));
+      auto* high_place = reinterpret_cast<Bf16x8*>(rows + half);
       float low[8], high[8];
       widen(*low_place, low);
       widen(*high_place, high);
-      if (norm) scale<kOffset>(low, high, gains, args);
+      if (norm) scale<kOffset>(low, high, gains, args, has_piece(lane));
 #pragma unroll
       for (int i = 0; i < 8; i += 4) {
         const auto* four = reinterpret_cast<const float4*>(angles + chunk * 8 + i);
@@ -170,7 +192,7 @@ struct PreparedRows {
         rotate(low[i + 3], high[i + 3], cosine.w, sine.w);
       }
       __syncwarp();  // lanes beyond the last row have read it too
-      if (index < count) {
+      if (index < count && has_piece(lane)) {
         *low_place = narrow(low);
         *high_place = narrow(high);
       }
@@ -182,16 +204,19 @@ struct PreparedRows {
     return kOffset ? __fmaf_rn(factor, gain, shift) : __fmul_rn(factor, gain);
   }
 
-  // The norm. Sums in instructions: every instance of a kernel must round alike.
+  // The norm. Sums in instructions: every instance of a kernel must round alike. `counts`: the
+  // lane's elements are no other lane's.
   template <bool kOffset>
   static __device__ __forceinline__ void scale(float (&low)[8], float (&high)[8],
-                                               const Gains& gains, const FusedPrepareArgs& args) {
+                                               const Gains& gains, const FusedPrepareArgs& args,
+                                               bool counts) {
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       squares = __fmaf_rn(low[i], low[i], squares);
       squares = __fmaf_rn(high[i], high[i], squares);
     }
+    if (!counts) squares = 0;
 #pragma unroll
     for (int lanes = kTeam / 2; lanes > 0; lanes /= 2) {
       squares += __shfl_xor_sync(0xFFFFFFFFu, squares, lanes);

@@ -29,7 +29,7 @@ bool fits_thrice(int sequences) { return sequences > 16 && sequences <= kRehears
 
 // What a CTA merges. An item is a round: so many heads of a sequence as it has room for at once.
 struct Items {
-  int parties, party_bits;  // teams of kSize / 4 threads that share the pieces of a head; log 2
+  int parties, party_bits;  // teams of threads that share the pieces of a head; log 2
   int at_once;              // heads
   int rounds;               // of a sequence
   int each, rest;           // items of a CTA; so many CTAs have one more
@@ -190,7 +190,7 @@ __device__ __forceinline__ void merge_items(const MergeArgs& a, const Items& ite
     } else {
       add_pieces<kSize, kShared>(a, items, place, pieces, heads, target, real, merged);
       if constexpr (kShared) {
-        join_parties<kSize / 4>(items.parties, place.party, shared, merged);
+        join_parties<kMergeTeam<kSize>>(items.parties, place.party, shared, merged);
       }
     }
     if (real && !pairs && heads.first < heads.end && place.party == 0) merged.store(target);
@@ -213,7 +213,8 @@ __global__ void __maxnreg__(merge_registers(kShared, kRehearses))
   } else {
     wait_for_predecessor();
   }
-  const unsigned team = threadIdx.x / (kSize / 4), element = threadIdx.x % (kSize / 4);
+  const unsigned team = threadIdx.x / kMergeTeam<kSize>;
+  const unsigned element = element_of_team<kSize>(threadIdx.x);
   Place place = {.team = static_cast<int>(team),
                  .party = kShared ? static_cast<int>(team) & (items.parties - 1) : 0,
                  .partial = reinterpret_cast<const char*>(a.partial) + element * 16,
@@ -240,7 +241,7 @@ __global__ void __maxnreg__(merge_registers(kShared, kRehearses))
 // a warp.
 template <int kSize>
 int merge_party_bits(int sequences, int heads) {
-  constexpr int kTeams = kMergeThreads / (kSize / 4);
+  constexpr int kTeams = kMergeThreads / kMergeTeam<kSize>;
   constexpr int kAtLeast = kSize < 128 ? 128 / kSize : 1;
   int bits = kTeams == 4 ? 2 : kTeams == 8 ? 3 : 4;
   static_assert(kTeams == 4 || kTeams == 8 || kTeams == 16);
@@ -252,7 +253,7 @@ int merge_party_bits(int sequences, int heads) {
 // several teams; of 256, which is rare, one instance serves.
 template <int kSize>
 auto choose_merge(const Items& items) {
-  if constexpr (kSize != 128) {
+  if constexpr (kSize == 64 || kSize == 256) {
     return merge_kernel<kSize, true, true>;
   } else {
     if (items.parties == 1) return merge_kernel<kSize, false, true>;
@@ -264,7 +265,7 @@ template <int kSize>
 Status launch_merge(const SplitArgs& split, CudaStream stream) {
   const MergeArgs a = merge_args(split);
   const int bits = merge_party_bits<kSize>(a.sequences, a.heads);
-  const int at_once = kMergeThreads / (kSize / 4) >> bits;
+  const int at_once = kMergeThreads / kMergeTeam<kSize> >> bits;
   const int rounds = (a.heads + at_once - 1) / at_once, count = a.sequences * rounds;
   const int grid = std::min(kMergeCtasMax, count);
   if (grid == 0) return {};
@@ -287,6 +288,7 @@ Status launch_merge(const SplitArgs& split, CudaStream stream) {
 Status merge_pieces(const SplitArgs& args, std::int64_t size, CudaStream stream) {
   if (args.sequences > kManyBeyond) return merge_many(args, size, stream);
   if (size == 256) return launch_merge<256>(args, stream);
+  if (size == 96) return launch_merge<96>(args, stream);
   return size == 64 ? launch_merge<64>(args, stream) : launch_merge<128>(args, stream);
 }
 

@@ -107,7 +107,17 @@ struct Merged {
   }
 };
 
-// Enqueues merge_many_kernel, for heads of 64, 128 or 256.
+// Threads that have the elements of a head, four each: a power of two, so of 96 elements the last
+// eight of 32 do what the one in front of them does, and write the same.
+template <int kSize>
+constexpr int kMergeTeam = kSize == 96 ? 32 : kSize / 4;
+template <int kSize>
+__device__ __forceinline__ unsigned element_of_team(unsigned thread) {
+  return kSize == 96 ? min(thread % kMergeTeam<kSize>, unsigned{kSize / 4 - 1})
+                     : thread % kMergeTeam<kSize>;
+}
+
+// Enqueues merge_many_kernel, for heads of 64, 96, 128 or 256.
 Status merge_many(const SplitArgs& args, std::int64_t size, CudaStream stream);
 
 }  // namespace causeway::kernels::attention::parts

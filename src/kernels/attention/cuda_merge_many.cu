@@ -38,30 +38,30 @@ __device__ __forceinline__ Item find_item(const MergeArgs& a, const Divider& by_
 // lines.
 template <int kSize>
 __device__ __forceinline__ void drop_pieces(const char* base, const Item& item, int step,
-                                            unsigned element) {
-  constexpr unsigned kLines = kSize * 4 / kDiscardLineBytes, kTeam = kSize / 4;
+                                            unsigned thread) {
+  constexpr unsigned kLines = kSize * 4 / kDiscardLineBytes, kTeam = kMergeTeam<kSize>;
   const auto lines = static_cast<unsigned>(item.count) * kLines;
 #pragma unroll 1
-  for (unsigned i = element; i < lines; i += kTeam) {
+  for (unsigned i = thread; i < lines; i += kTeam) {
     const int piece = static_cast<int>(i / kLines);
     const int row = item.row + piece * step + (piece == 0 ? item.inner : 0);
     discard_line(base + (static_cast<unsigned>(row) * kLines + i % kLines) * kDiscardLineBytes);
   }
 }
 
-// A team of kSize / 4 threads merges up to kManyItems query heads of the `count` entries of
+// A team of threads merges up to kManyItems query heads of the `count` entries of
 // `shared`, kPieces of each at a time. Also zeroes rows without a sequence.
 template <int kSize>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_many_kernel(const MergeArgs a, const Divider by_heads, const SequencePlan* shared,
                       int count) {
-  constexpr int kTeam = kSize / 4, kTeams = kMergeThreads / kTeam;
+  constexpr int kTeam = kMergeTeam<kSize>, kTeams = kMergeThreads / kTeam;
   if (a.early) {
     let_successor_start();
   } else {
     wait_for_predecessor();
   }
-  const unsigned element = threadIdx.x % kTeam;
+  const unsigned element = element_of_team<kSize>(threadIdx.x);
   const int team = static_cast<int>(blockIdx.x * kTeams + threadIdx.x / kTeam);
   const int teams = static_cast<int>(gridDim.x) * kTeams;
   Item items[kManyItems];
@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(kMergeThreads)
   }
 #pragma unroll
   for (int t = 0; t < kManyItems; ++t) {
-    drop_pieces<kSize>(reinterpret_cast<const char*>(a.partial), items[t], step, element);
+    drop_pieces<kSize>(reinterpret_cast<const char*>(a.partial), items[t], step,
+                       threadIdx.x % kTeam);
   }
   if (!empty) return;
   out += int64_t{team} * a.heads * (kSize * 2);
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(kMergeThreads)
 
 template <int kSize>
 Status launch_many(const SplitArgs& split, CudaStream stream) {
-  constexpr int kTeams = kMergeThreads / (kSize / 4);
+  constexpr int kTeams = kMergeThreads / kMergeTeam<kSize>;
   const MergeArgs a = merge_args(split);
   // Of fewer sequences than slots the plan of all is the shorter list.
   const bool by_sequence = a.sequences < split.slots;
@@ -145,6 +146,7 @@ Status launch_many(const SplitArgs& split, CudaStream stream) {
 
 Status merge_many(const SplitArgs& args, std::int64_t size, CudaStream stream) {
   if (size == 256) return launch_many<256>(args, stream);
+  if (size == 96) return launch_many<96>(args, stream);
   return size == 64 ? launch_many<64>(args, stream) : launch_many<128>(args, stream);
 }
 

@@ -28,16 +28,16 @@ Status run_split(const ParamsCuda& params, CudaStream stream);
 Status run_split_plan(const ParamsCuda& params, CudaStream stream);
 Bytes split_workspace(const Heads& heads, std::int64_t sequences);
 // Query heads of a KV head that the split kernel serves at most, KV heads, and head sizes. Of 256 a
-// warp has registers for the sums of eight heads.
+// warp has registers for the sums of eight heads; of 96 no model is known that shares more.
 constexpr std::int64_t kSplitGroupMax = 16;
 constexpr std::int64_t kSplitKvMax = 512;
 constexpr std::int64_t split_group_max(std::int64_t size) {
-  return size < 256 ? kSplitGroupMax : 8;
+  return size == 64 || size == 128 ? kSplitGroupMax : 8;
 }
 constexpr std::int64_t split_kv_max(std::int64_t size) { return size < 256 ? kSplitKvMax : 256; }
 constexpr bool split_serves(const Heads& heads) {
-  return (heads.size == 64 || heads.size == 128 || heads.size == 256) && heads.kv >= 1 &&
-         heads.kv <= split_kv_max(heads.size) &&
+  return (heads.size == 64 || heads.size == 96 || heads.size == 128 || heads.size == 256) &&
+         heads.kv >= 1 && heads.kv <= split_kv_max(heads.size) &&
          heads.query / heads.kv <= split_group_max(heads.size);
 }
 

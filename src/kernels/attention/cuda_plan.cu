@@ -139,6 +139,7 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 // Shared memory of a worker.
 int worker_bytes(std::int64_t size, int slot_bytes) {
   return size == 64    ? Ring<64>::worker_bytes(slot_bytes)
+         : size == 96  ? Ring<96>::worker_bytes(slot_bytes)
          : size == 128 ? Ring<128>::worker_bytes(slot_bytes)
                        : Ring<256>::worker_bytes(slot_bytes);
 }

@@ -255,7 +255,7 @@ struct SmallBatchWorker {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t k[4];
-      ptx::load_matrices(k, further(keys, i * 2));
+      ptx::load_matrices(k, further<kSize>(keys, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
         ptx::mma_16x8x16(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);

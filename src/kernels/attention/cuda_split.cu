@@ -126,7 +126,11 @@ struct Worker {
   static constexpr int kEights = kGroupMax / 8;
   static constexpr int kTileBytes = Shared::kTileBytes, kSlots = Shared::kSlots;
   static constexpr int kChunks = kSize / 8;  // pieces of 16 bytes in a row
-  static constexpr int kRowsAtOnce = 32 / kChunks;
+  // Lanes that copy a row, and pieces of each: of 96 elements three, or lanes would be idle.
+  static constexpr int kRowLanes = kSize == 96 ? 4 : kChunks;
+  static constexpr int kLanePieces = kChunks / kRowLanes;
+  static constexpr int kRowsAtOnce = 32 / kRowLanes;
+  static_assert(kLanePieces == 1 || kRowLanes == kSwizzled<kSize>);
   static constexpr int kRowsUnrolled = kSize < 256 ? 1 : 4;  // of frames smaller than a tile
 
   const SplitArgs& a;
@@ -183,8 +187,8 @@ struct Worker {
       own_frame = own_row < cut ? first : second;
       own_position = own_row < cut ? at.within + own_row : own_row - cut;
     }
-    int row = lane / kChunks;
-    const char* from = a.keys + (kv_head * kSize * 2 + lane % kChunks * 16) +
+    int row = lane / kRowLanes;
+    const char* from = a.keys + (kv_head * kSize * 2 + lane % kRowLanes * 16) +
                        first * a.frame_bytes + int64_t{at.within + row} * stride;
     const int64_t jump = (second - first) * a.frame_bytes - int64_t{a.block_tokens} * stride;
     const uint32_t target = tile_of(stage);
@@ -200,9 +204,14 @@ struct Worker {
   // The lane's pieces of K and V, if it `copies` any.
   __device__ void copy_row(uint32_t target, int row, const char* from, bool valid,
                            bool copies) const {
-    const uint32_t to = target + place<kSize>(row, lane % kChunks);
-    ptx::copy_async_if(copies, to, from, valid, once);
-    ptx::copy_async_if(copies, to + kTileBytes, from + a.value_offset, valid, once);
+    const uint32_t to = target + place<kSize>(row, lane % kRowLanes);
+#pragma unroll
+    for (int i = 0; i < kLanePieces; ++i) {
+      constexpr int kBytes = kRowLanes * 16;  // to the lane's next piece, here and there
+      ptx::copy_async_if(copies, to + i * kBytes, from + i * kBytes, valid, once);
+      ptx::copy_async_if(copies, to + kTileBytes + i * kBytes, from + a.value_offset + i * kBytes,
+                         valid, once);
+    }
   }
   // Of frames smaller than a tile.
   __device__ void load_rows(const Loading& at, int held, int stage, int count, int own_row) {
@@ -217,9 +226,9 @@ struct Worker {
       own_frame = frame_of_own;
       own_position = position_of_own;
     }
-    const char* source = a.keys + (kv_head * kSize * 2 + lane % kChunks * 16);
+    const char* source = a.keys + (kv_head * kSize * 2 + lane % kRowLanes * 16);
 #pragma unroll kRowsUnrolled
-    for (int row = lane / kChunks; row < kTile; row += kRowsAtOnce) {
+    for (int row = lane / kRowLanes; row < kTile; row += kRowsAtOnce) {
       const int64_t offset = __shfl_sync(kAll, mine, row);
       copy_row(tile_of(stage), row, source + offset, row < count, row != own_row);
     }
@@ -254,11 +263,15 @@ struct Worker {
       return;
     }
     const uint32_t target = ring + static_cast<uint32_t>(slot_offset(slot));
-    source += lane * 8;
+    source += kLanePieces == 1 ? lane * 8 : lane / kRowLanes * kSize + lane % kRowLanes * 8;
 #pragma unroll 1
-    for (int row = lane / kChunks; row < a.group; row += kRowsAtOnce) {
-      ptx::copy_async(target + place<kSize>(row, lane % kChunks), source, true);
-      source += 32 * 8;
+    for (int row = lane / kRowLanes; row < a.group; row += kRowsAtOnce) {
+      const uint32_t to = target + place<kSize>(row, lane % kRowLanes);
+#pragma unroll
+      for (int i = 0; i < kLanePieces; ++i) {
+        ptx::copy_async(to + i * kRowLanes * 16, source + i * kRowLanes * 8, true);
+      }
+      source += kRowsAtOnce * kSize;
     }
   }
   __device__ void ask_for_rope(const Tile& at, int stage) const {
@@ -387,7 +400,7 @@ struct Worker {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t k[4];
-      ptx::load_matrices(k, further(keys, i * 2));
+      ptx::load_matrices(k, further<kSize>(keys, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
         ptx::mma_16x8x16(sums[n][i % 2], k, q[n][i][0], q[n][i][1]);
@@ -413,7 +426,7 @@ struct Worker {
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t v[4];
-      ptx::load_matrices_transposed(v, further(values, i * 2));
+      ptx::load_matrices_transposed(v, further<kSize>(values, i * 2));
 #pragma unroll
       for (int n = 0; n < kEights; ++n) {
         ptx::mma_16x8x16(out[n][i], v, weight[n][0], weight[n][1]);
@@ -504,6 +517,7 @@ struct Worker {
     char* target = whole ? reinterpret_cast<char*>(a.out + row * kSize) + lane * 8
                          : reinterpret_cast<char*>(a.partial + piece * kSize) + lane * 16;
     constexpr int kHeadsAtOnce = kFours < 32 ? 32 / kFours : 1;
+    constexpr int kLanes = kFours < 32 ? kHeadsAtOnce * kFours : 32;  // the others have no element
     const int four = lane % kFours;
 #pragma unroll 1
     for (int first = 0; first < a.group; first += kHeadsAtOnce) {
@@ -517,14 +531,14 @@ struct Worker {
         const float4 x =
             *reinterpret_cast<const float4*>(memory + stage_offset(stage) +
                                              sum_place(head, (part + four) / 2) + four % 2 * 16);
-        if (head >= a.group) continue;
+        if (head >= a.group || (kLanes < 32 && lane >= kLanes)) continue;
         if (whole) {
           *reinterpret_cast<uint2*>(target) =
               make_uint2(pack(x.x * factor, x.y * factor), pack(x.z * factor, x.w * factor));
         } else {
           __stcg(reinterpret_cast<float4*>(target), x);
         }
-        target += whole ? 32 * 8 : 32 * 16;
+        target += whole ? kLanes * 8 : kLanes * 16;
       }
     }
   }
@@ -693,8 +707,10 @@ Status launch_split(const SplitArgs& a, bool behind_library, CudaStream stream) 
                              .shared_bytes_max = kSharedMax,
                              .behind_library = behind_library};
   auto* kernel = split_kernel<kSize, Serves::kAny>;
-  // Of heads of 256 a model's frames are smaller than a tile.
-  if constexpr (kSize < 256) {
+  // Of heads of 256, and of 96 that share no KV head, a model's frames are smaller than a tile.
+  if constexpr (kSize == 96) {
+    if (!bounded) kernel = split_kernel<kSize, Serves::kUnbounded>;
+  } else if constexpr (kSize < 256) {
     if (!bounded) {
       kernel = !common ? split_kernel<kSize, Serves::kUnbounded>
                : norms ? split_kernel<kSize, Serves::kCommonWithNorms>
@@ -718,6 +734,7 @@ Status run_split(const ParamsCuda& params, CudaStream stream) {
   if (!params.planned) CAUSEWAY_TRY(run_plan(args, stream));
   const bool behind_library = params.behind_library;
   if (params.heads.size == 256) return launch_split<256>(args, behind_library, stream);
+  if (params.heads.size == 96) return launch_split<96>(args, behind_library, stream);
   return params.heads.size == 64 ? launch_split<64>(args, behind_library, stream)
                                  : launch_split<128>(args, behind_library, stream);
 }

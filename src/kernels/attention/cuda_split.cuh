@@ -69,7 +69,7 @@ __device__ inline int seen_of(const SplitArgs& a, int length) { return min(lengt
 template <int kSize>
 struct Ring {
   static constexpr int kTileBytes = kTile * kSize * 2;  // of K, and of V
-  static constexpr int kStages = kSize == 64 ? 5 : 3;
+  static constexpr int kStages = kSize == 64 ? 5 : kSize == 96 ? 4 : 3;
   static constexpr int kBytes = kStages * 2 * kTileBytes;
   static constexpr int kRopeRowBytes = kSize * 4;  // a row of the RoPE table
   // Sequences that may begin in tiles on their way: the one that is computed has its queries in

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kernels/cuda_launch.cuh"
+#include "kernels/sampling/sampling.h"
 #include "kernels/sampling/sampling_cuda.h"
 
 namespace causeway::kernels::sampling {
@@ -59,6 +60,9 @@ __device__ float value_of(uint32_t key) {
   return __uint_as_float((key >> 31) != 0 ? key & 0x7FFFFFFFu : ~key);
 }
 constexpr uint32_t kKeyOfMinusInfinity = 0x007FFFFFu;
+
+// Of the first of a row's order, packed as best() gives it: whether it is a number.
+__device__ bool is_number(u64 best) { return best >> 32 != 0; }
 
 __device__ u64 mix(u64 x) {
   x += 0x9E3779B97F4A7C15ull;
@@ -520,7 +524,7 @@ __device__ __forceinline__ void sample_row(const Args& a, const EditArgs& with) 
   const cg::cluster_group cluster = cg::this_cluster();
   const RowCuda row = a.row[index];
   if (row.active == 0) {
-    if (blockIdx.x % kCluster == 0 && threadIdx.x == 0) a.token[index] = -1;
+    if (blockIdx.x % kCluster == 0 && threadIdx.x == 0) a.token[index] = kNoToken;
     return;
   }
 
@@ -538,6 +542,14 @@ __device__ __forceinline__ void sample_row(const Args& a, const EditArgs& with) 
   u64 best = r.best();
   double normaliser = 0;
   if (row.top_logprobs >= 0) normaliser = r.normalise(static_cast<uint32_t>(best >> 32), index);
+  if (!is_number(best)) {
+    if (cluster.block_rank() == 0 && threadIdx.x == 0) {
+      a.token[index] = kNoToken;
+      if (row.top_logprobs >= 0 && a.logprob != nullptr) a.logprob[index] = 0;
+    }
+    cluster.sync();  // as at the end
+    return;
+  }
   if constexpr (kEdits) {
     const RowEditsCuda edits = with.row[index];
     if (edits.allowed + edits.biased + edits.banned + edits.mask_words > 0) {
@@ -616,7 +628,8 @@ __global__ void __launch_bounds__(kThreads) greedy_kernel(const Args a) {
   cluster.sync();
   if (rank != 0 || thread != 0) return;
   for (const u64 other : block_best) best = other > best ? other : best;
-  a.token[index] = a.row[index].active == 0 ? -1 : static_cast<int>(~static_cast<uint32_t>(best));
+  const bool chosen = a.row[index].active != 0 && is_number(best);
+  a.token[index] = chosen ? static_cast<int>(~static_cast<uint32_t>(best)) : kNoToken;
 }
 
 }  // namespace

@@ -232,6 +232,11 @@ bool penalised(const Params& p) {
   return p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1.0f;
 }
 
+// Of a row with a number this looks at the first logit, or at few more.
+bool are_all_nan(std::span<const float> logits) {
+  return std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); });
+}
+
 TokenId choose(std::span<const float> logits, const Params& p) {
   const TokenId best = argmax(logits);
   const float largest = logits[static_cast<std::size_t>(best)];
@@ -243,6 +248,7 @@ TokenId choose(std::span<const float> logits, const Params& p) {
 
 Sample sample(std::span<float> logits, const Params& params) {
   CAUSEWAY_CHECK(!logits.empty(), "sampling from no logits");
+  if (are_all_nan(logits)) return {.token = kNoToken};
   Sample result;
   double normaliser = 0;
   const bool changes = edited(params) || penalised(params);

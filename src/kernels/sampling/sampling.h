@@ -43,14 +43,17 @@ struct Params {
   std::span<const TokenId> banned{};   // become -infinity
 };
 
+// Of a row whose raw logits are all NaN, whatever the parameters: nothing can be chosen of it.
+inline constexpr TokenId kNoToken = -1;
+
 struct Sample {
   TokenId token = 0;
   float logprob = 0.0f;
-  std::vector<std::pair<TokenId, float>> top;  // descending; ties by lower id
+  std::vector<std::pair<TokenId, float>> top{};  // descending; ties by lower id
 };
 
-// logits: [vocab], f32; edits and penalties are applied in place. NaN logits are never chosen
-// unless all are.
+// logits: [vocab], f32; edits and penalties are applied in place. NaN logits are never chosen;
+// of a row of NaN alone there is neither a token (kNoToken) nor a log-probability.
 Sample sample(std::span<float> logits, const Params& params);
 
 }  // namespace causeway::kernels::sampling

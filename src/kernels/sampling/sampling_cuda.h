@@ -1,6 +1,7 @@
 // Choosing tokens on a GPU as sampling.h defines it, row by row: a row's token depends on its
 // logits, parameters, seed and position alone, never on the batch. It is the host's token wherever
-// rounding does not decide: weights are f32 here (2^-44 steps of the largest) and f64 there.
+// rounding does not decide: weights are f32 here (2^-44 steps of the largest) and f64 there. Rows
+// of NaN alone have kNoToken and a log-probability of 0.
 //
 // Only enqueues: parameters and results are device memory, nothing waits for the host.
 #pragma once
@@ -28,7 +29,7 @@ struct RowCuda {
   std::int64_t history_begin = 0;  // of the row's tokens in ParamsCuda::history
   std::int32_t history_tokens = 0;
   std::int32_t prompt_tokens = 0;
-  std::int32_t active = 1;  // 0: a place of the bucket without a sequence; its token is -1
+  std::int32_t active = 1;  // 0: a place of the bucket without a sequence; its token is kNoToken
   std::int32_t unused = 0;
 };
 

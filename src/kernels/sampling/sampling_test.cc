@@ -32,12 +32,22 @@ TEST(SamplingTest, GreedyTakesTheLowestOfEquals) {
   EXPECT_EQ(sample(logits, {.temperature = 1, .top_k = 1}).token, 1);
 }
 
-TEST(SamplingTest, NanIsNeverChosenUnlessAllAre) {
+TEST(SamplingTest, NanIsNeverChosen) {
   std::vector<float> logits = {kNan, -5, kNan, -7};
   EXPECT_EQ(sample(logits, {.temperature = 0}).token, 1);
   for (const auto& [token, count] : draw_counts(logits, {}, 200)) EXPECT_TRUE(token % 2 == 1);
   std::vector<float> hopeless = {kNan, kNan};
-  EXPECT_EQ(sample(hopeless, {}).token, 0);
+  const std::vector<TokenId> allowed = {1};
+  for (const Params& params :
+       {Params{}, Params{.temperature = 0}, Params{.top_k = 1},
+        Params{.top_p = 0.5f, .top_logprobs = 2}, Params{.top_logprobs = 0, .allowed = allowed}}) {
+    const Sample none = sample(hopeless, params);
+    EXPECT_EQ(none.token, kNoToken);
+    EXPECT_EQ(none.logprob, 0.0f);
+    EXPECT_TRUE(none.top.empty());
+  }
+  std::vector<float> last = {kNan, kNan, -kInfinity};
+  EXPECT_EQ(sample(last, {.temperature = 0}).token, 2) << "minus infinity is a number";
   std::vector<float> minus(3, -kInfinity);
   EXPECT_EQ(sample(minus, {}).token, 0);
   std::vector<float> plus = {0, kInfinity, 0};

@@ -216,6 +216,8 @@ void compare_row(const Batch& b, std::size_t r, const Answers& got, Tally& tally
   const HostEdits edits(b, b.row_edits[r]);
   const Sample want = sample(logits, host_params(b, row, edits));
   ++tally.draws;
+  report.check((got.token[r] == kNoToken) == (want.token == kNoToken),
+               name + ": token " + std::to_string(got.token[r]) + ", number or none");
   if (got.token[r] != want.token) {
     ++tally.differ;
     report.check(
@@ -272,6 +274,45 @@ void check_without_edits(Random& random, std::int64_t vocab, std::int64_t rows,
     const bool compared = b.rows[r].active == 1 && b.rows[r].top_logprobs >= 0;
     if (!compared || std::isnan(with.logprob[r])) continue;
     report.check(with.logprob[r] == without.logprob[r], "no edits: log-probabilities differ");
+  }
+}
+
+// Rows of NaN alone have no token, whatever they ask for, and rows beside them, of one number that
+// any thread may hold, have theirs.
+void check_no_numbers(Random& random, std::int64_t vocab, testing::Report& report) {
+  const auto last = static_cast<TokenId>(vocab - 1);
+  const RowCuda kinds[] = {{.temperature = 0},
+                           {.temperature = 0, .top_logprobs = 3},
+                           {.temperature = 1},
+                           {.temperature = 0.7f, .top_k = 5},
+                           {.temperature = 0.7f, .top_p = 0.9f, .top_logprobs = 0},
+                           {.temperature = 1, .min_p = 0.1f},
+                           {.repetition_penalty = 1.5f, .history_tokens = 2}};
+  for (const bool greedy : {true, false}) {
+    Batch b{.vocab = vocab, .stride = vocab + 1};
+    if (!greedy) b.history = {0, last};
+    std::vector<TokenId> want;
+    const auto add = [&](const RowCuda& row, TokenId number) {
+      b.logits.insert(b.logits.end(), static_cast<std::size_t>(b.stride), NAN);
+      if (number >= 0) b.logits[b.rows.size() * static_cast<std::size_t>(b.stride) +
+                                static_cast<std::size_t>(number)] = -3;
+      b.rows.push_back(row);
+      const bool edited = !greedy && number < 0 && random.chance(0.5);
+      b.row_edits.push_back({.begin = 0, .allowed = edited ? 2 : 0});
+      want.push_back(number);
+    };
+    b.edits = {{0, 0.0f}, {last, 0.0f}};
+    for (const RowCuda& row : kinds) {
+      if (greedy && (row.temperature > 0 || row.top_logprobs >= 0)) continue;
+      add(row, kNoToken);
+      add(row, last);
+      add(row, kNoToken);
+      add(row, static_cast<TokenId>(random.below(vocab)));
+    }
+    const Answers got = run_on_gpu(b, {.all_greedy = greedy});
+    report.check(got.token == want, "rows of NaN alone, vocab " + std::to_string(vocab));
+    Tally tally;
+    for (std::size_t r = 0; r < b.rows.size(); ++r) compare_row(b, r, got, tally, report);
   }
 }
 
@@ -341,6 +382,7 @@ int run_all(std::uint64_t seed, bool small) {
     }
     check_greedy(random, vocab, small ? 3 : 9, report);
     check_without_edits(random, vocab, small ? 3 : 17, report);
+    check_no_numbers(random, vocab, report);
   }
   check_cold(random, report);
   if (!small) check_distribution(report);
