@@ -156,11 +156,11 @@ configure() {
     ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "build/$preset/CMakeCache.txt"; then
     rm -rf "build/$preset"
   fi
-  cmake --preset "$preset" "${python[@]}" >"build-$preset.log" 2>&1 || {
-    cat "build-$preset.log" >&2
+  mkdir -p "build/$preset"
+  cmake --preset "$preset" "${python[@]}" >"build/$preset/configure.log" 2>&1 || {
+    cat "build/$preset/configure.log" >&2
     die "configuring failed"
   }
-  mkdir -p "build/$preset" && mv "build-$preset.log" "build/$preset/configure.log"
   grep -hE 'CUDA parts|FlashInfer|XGrammar' "build/$preset/configure.log" || true
 }
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""scripts/bundle and scripts/demo in a copy of the checkout, where nothing is built or installed and
+"""scripts/bundle, demo and test in a copy of the checkout, where nothing is built or installed and
 the program is a stand-in."""
 
 import lzma
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTHING_BUILT = """
 install_packages() { :; }
 install_python() { :; }
+install_clients() { :; }
 install_flashinfer() { :; }
 install_xgrammar() { :; }
 configure() { :; }
@@ -124,6 +126,71 @@ class Demo(Checkout):
         (half / "model.safetensors.partial").write_text("", encoding="utf-8")
         self.run_script("demo")
         self.assertEqual(len(list(self.root.glob("demo/models/*/config.json"))), 4)
+
+
+# Of asan the first build is the one beside the tests of release: it ends when those do, or is ended.
+BUILDS = """
+build() {
+  [ "$1" != asan ] || [ -e began ] || nice >nice
+  mkdir -p "build/$1"
+  echo "build $*" >>events
+  if [ "$1" = asan ] && [ ! -e began ]; then
+    touch began
+    for ((i = 0; i < 600; ++i)); do [ -e tests-ended ] && break; sleep 0.05; done
+  fi
+  echo "built $*" >>events
+}
+"""
+TESTS = """
+results=$2/Testing/Temporary
+mkdir -p "$results"
+touch "$results/LastTest.log"
+case "$*" in
+  *rerun-failed*) echo "alone $2" >>events; exit 0 ;;
+esac
+if [ "$2" = build/release ]; then
+  for ((i = 0; i < 600; ++i)); do [ -e began ] && break; sleep 0.05; done
+fi
+echo "tests $2" >>events
+echo "100% tests passed, 0 tests failed out of 1"
+if [ "$2" = build/release ]; then release; fi
+"""
+
+
+class Test(Checkout):
+    def run_lanes(self, release):
+        """release and asan, where the tests of release do this."""
+        with open(self.root / "scripts/lib.sh", "a", encoding="utf-8") as library:
+            library.write(BUILDS)
+        program(self.folder / "tools/ctest", f"release() {{ {release}; }}\n{TESTS}")
+        done = self.run_script("test", "release", "asan")
+        return done, (self.root / "events").read_text(encoding="utf-8").splitlines()
+
+    def test_the_next_lane_is_built_beside_tests(self):
+        done, events = self.run_lanes("touch tests-ended")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(events, ["build release", "built release", "build asan unit_tests",
+                                  "tests build/release", "built asan unit_tests",
+                                  "build asan unit_tests", "built asan unit_tests",
+                                  "tests build/asan"])
+        self.assertEqual((self.root / "nice").read_text(encoding="utf-8"), "19\n")
+
+    def test_what_failed_beside_others_runs_again_when_that_build_has_ended(self):
+        done, events = self.run_lanes("touch tests-ended; echo 1:a_test >$results/LastTestsFailed.log;"
+                                      " exit 8")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess(events.index("built asan unit_tests"), events.index("alone build/release"))
+        self.assertIn("FAILED BESIDE OTHERS, passed alone: a_test", done.stdout)
+
+    def test_that_build_ends_with_the_script(self):
+        done, events = self.run_lanes("echo 'ERROR: AddressSanitizer: ' >$results/LastTest.log;"
+                                      " exit 8")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("a sanitizer's report", done.stderr)
+        (self.root / "tests-ended").touch()
+        time.sleep(0.5)  # the build would see that now
+        after = (self.root / "events").read_text(encoding="utf-8").splitlines()
+        self.assertNotIn("built asan unit_tests", after)
 
 
 class Library(Checkout):
