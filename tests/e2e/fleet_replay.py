@@ -2,9 +2,11 @@
 """A catalogue of many models, served by a whole GPU and by slices, and asked in Zipf's order.
 
 Writes figures as `causeway bench` does: who kept the targets, and how long the slowest waited. With
---simulated also how far the simulator is from that. With --baseline also on the first of the slices
-with other options, such as "--switching reload" or "--isolate". With --kills also from a worker process that is killed (kill -9) so often meanwhile: how long it took to
-serve again, and each part of that.
+--kind the models are mixtures of experts, or some of them. With --list the requests are a trace's.
+With --simulated also how far the simulator is from that. With --baseline also on the first of the
+slices with other options, such as "--switching reload" or "--isolate". With --kills also from a
+worker process that is killed (kill -9) so often meanwhile: how long it took to serve again, and each
+part of that. With --keep the reports of `causeway replay` stay in a folder.
 CAUSEWAY_BINARY and CAUSEWAY_TEST_DEVICE as in running_server.py.
 """
 
@@ -12,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import signal
 import statistics
 import tempfile
@@ -22,8 +25,6 @@ from running_server import TINY_MEMORY, RunningServer, run_causeway
 
 TTFT_MS, TPOT_MS = 1000, 100
 WANTED = {"first token within 1 s": 99, "tokens within 100 ms": 95, "answered": 100}
-SLICE_MEMORY = ("--weights-memory-bytes", "16gb", "--kv-cache-memory-bytes", "8gb")
-MEMORY = ("--pool-memory-bytes", "96gb", *SLICE_MEMORY)
 KILLED = ("--isolate", "--scheduling-policy", "rotary", "--kv-host-memory-bytes")
 KILLED_KV = ("8gb", "8mb")  # --tiny
 # What the server's log says of a worker that is back; docs/design/worker.md.
@@ -38,6 +39,7 @@ PARTS = {"all": "its slices are open again", "end": "end of the old process",
          "start": "start of the new one, beside it", "prepare": "preparing, beside it",
          "wait": "waiting for the old one's end", "open": "opening slices",
          "attached": "then, first model registered and attached"}
+READY_SECONDS = 100  # until all models are in host memory
 AGAIN_MS = 2000  # wanted, beside the first model's registration and arrival
 
 
@@ -73,34 +75,51 @@ class Killer:
 
 def asked(arguments):
     """The list of requests, of a server and of the simulator."""
-    return ("--rate", arguments.rate, "--seconds", arguments.seconds, "--zipf", 1,
-            "--input-len", 256, "--output-len", 48, "--slo-ttft-ms", TTFT_MS,
-            "--slo-tpot-ms", TPOT_MS)
+    targets = ("--seconds", arguments.seconds, "--slo-ttft-ms", TTFT_MS, "--slo-tpot-ms", TPOT_MS)
+    if arguments.list:
+        return (*shlex.split(arguments.list), *targets)
+    return ("--rate", arguments.rate, "--zipf", 1, "--input-len", 256, "--output-len", 48, *targets)
+
+
+def slice_memory(arguments):
+    """Of a whole GPU."""
+    return ("--weights-memory-bytes", arguments.weights, "--kv-cache-memory-bytes", arguments.kv)
+
+
+def read_report(arguments, report, name):
+    """The report, which --keep has stay under this name."""
+    text = report.read_text(encoding="utf-8")
+    if arguments.keep:
+        arguments.keep.mkdir(parents=True, exist_ok=True)
+        file = re.sub(r"[^\w.-]+", "_", f"{arguments.kind} {name}").strip("_")
+        (arguments.keep / f"{file}.json").write_text(text, encoding="utf-8")
+    return json.loads(text)
 
 
 def simulated(arguments, folder, slices):
     """The report of the same replay in virtual time."""
     report = folder / "simulated.json"
     done = run_causeway("replay", "--simulate", "--hardware", arguments.simulated, "--models-dir",
-                        folder / "models", "--slices", slices, *SLICE_MEMORY, *asked(arguments),
-                        "--json", report, timeout=100)
+                        folder / "models", "--slices", slices, *slice_memory(arguments),
+                        *asked(arguments), "--json", report, timeout=100)
     assert done.returncode == 0, done.stderr
-    return json.loads(report.read_text(encoding="utf-8"))
+    return read_report(arguments, report, f"{slices} simulated")
 
 
 def replay(arguments, folder, slices, more=(), kills=0):
     """The report of `causeway replay` on a server with these slices, and the server's log."""
-    memory = TINY_MEMORY if arguments.tiny else MEMORY
+    memory = TINY_MEMORY if arguments.tiny else (
+        "--pool-memory-bytes", arguments.pool, *slice_memory(arguments))
     report = folder / "replay.json"
     with RunningServer("--models-dir", folder / "models", *memory, "--slices", slices,
                        "--max-queue", 8192, *more) as server:
         with Killer(server, kills, arguments.seconds):
             done = run_causeway(
-                "replay", "--url", server.url, "--wait-ready", 100, *asked(arguments),
+                "replay", "--url", server.url, "--wait-ready", READY_SECONDS, *asked(arguments),
                 "--vocab-size", 256, "--request-timeout", 20, "--json", report,
-                timeout=arguments.seconds + 140)
+                timeout=arguments.seconds + READY_SECONDS + 40)
     assert done.returncode == 0, done.stderr
-    return json.loads(report.read_text(encoding="utf-8")), server.log
+    return read_report(arguments, report, " ".join((slices, *map(str, more)))), server.log
 
 
 def figure(what, unit, measured, wanted=0, at_least=True):
@@ -131,6 +150,10 @@ def simulation(measured, foreseen, slices):
               measured["all"]["ttft_ms"][share]) for share in ("p50", "p99")]
     switches = [report["counters"].get("switches", 0) for report in (foreseen, measured)]
     return [row(*one) for one in (*times, ("switches", *switches))]
+
+
+def of_kind(arguments, what):
+    return what if arguments.kind == "dense" else f"{what}, {arguments.kind}"
 
 
 def baseline(rows):
@@ -165,6 +188,13 @@ def restarts(arguments, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=int, default=87)
+    parser.add_argument("--kind", choices=("dense", "moe", "mixed"), default="dense")
+    parser.add_argument("--pool", default="96gb", help="host memory for all models")
+    parser.add_argument("--weights", default="16gb", help="HBM for weights, of all slices")
+    parser.add_argument("--kv", default="8gb", help="HBM for KV, of all slices")
+    parser.add_argument("--list", metavar="OPTIONS", help="of causeway replay, which say what is "
+                        "asked, instead of --rate and Zipf's order")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="for the reports of the replays")
     parser.add_argument("--tiny", action="store_true", help="models of a few hundred KB")
     parser.add_argument("--slices", nargs="*", default=["all"])
     parser.add_argument("--simulated", metavar="HARDWARE", help="the simulator's profile")
@@ -179,16 +209,19 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         made = run_causeway("make-catalogue", folder / "models", "--models", arguments.models,
-                            *(["--tiny"] if arguments.tiny else []), timeout=120)
+                            "--kind", arguments.kind, *(["--tiny"] if arguments.tiny else []),
+                            timeout=180)
         assert made.returncode == 0, made.stderr
         for slices in arguments.slices:
             report = replay(arguments, folder, slices)[0]
-            rows += figures(report, slices)
+            rows += figures(report, of_kind(arguments, slices))
             if arguments.simulated:
-                rows += simulation(report, simulated(arguments, folder, slices), slices)
+                foreseen = simulated(arguments, folder, slices)
+                rows += simulation(report, foreseen, of_kind(arguments, slices))
         for options in arguments.baseline:
             report = replay(arguments, folder, arguments.slices[0], options.split())[0]
-            rows += baseline(figures(report, f"{arguments.slices[0]} {options}"))
+            of = of_kind(arguments, f"{arguments.slices[0]} {options}")
+            rows += baseline(figures(report, of))
         if arguments.kills:
             rows += restarts(arguments, folder)
     for row in rows:

@@ -55,5 +55,30 @@ class FleetReplay(unittest.TestCase):
         self.assertLess(rows["simulated, first token, p50, all: beside measured"]["measured"], 0)
 
 
+    def test_a_trace_may_ask_dense_models_and_mixtures_of_experts(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            trace = folder / "trace.csv"
+            trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+                f"2023-11-16 18:15:{i % 60:02}.0000000,{20 + i},{3 + i % 4}\n" for i in range(40)))
+            done = subprocess.run(
+                [sys.executable, SCRIPT, "--models", "6", "--tiny", "--kind", "mixed", "--slices",
+                 "7x1" if (os.cpu_count() or 1) >= 7 else "all", "--seconds", "4",
+                 f"--list=--trace {trace} --zipf 1 --compress 10", "--keep", folder / "kept",
+                 "--json", folder / "report.json"],
+                capture_output=True, text=True, timeout=200, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = {row["what"]: row
+                    for row in json.loads((folder / "report.json").read_text())["rows"]}
+            kept = [json.loads(file.read_text()) for file in (folder / "kept").iterdir()]
+        answered = next(row for what, row in rows.items() if what.startswith("answered, "))
+        self.assertTrue(answered["what"].endswith(", mixed"))
+        self.assertEqual(answered["measured"], 100)
+        self.assertEqual([report["all"]["requests"] for report in kept], [40])
+        asked = {model["model"].split("-")[1] for model in kept[0]["models"]}
+        self.assertIn("qwen3moe", asked)
+        self.assertGreater(len(asked), 1)
+
+
 if __name__ == "__main__":
     unittest.main()

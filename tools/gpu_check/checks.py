@@ -273,13 +273,16 @@ class Checks:
 
     def fleet_figures(self):
         """On a whole GPU and on two slices of it, beside the simulator; how long a worker that is
-        killed takes to serve again, and what it costs; and what others do with the same slices."""
+        killed takes to serve again, and what it costs; what others do with the same slices; and a
+        third of the models mixtures of experts, also on sevenths."""
         ways = [word for options in FLEET_BASELINES for word in ("--baseline", options)]
         profile = "h200" if "H200" in machine.output_of("nvidia-smi", "-L") else "h100"
         return [self.fleet("fleet", 150, "--slices", "all", "2x56", "--simulated", profile),
                 self.fleet("worker restart", 90, "--slices", "--kills", "3", "--seconds", "24"),
                 self.fleet("worker", 100, "--slices", "all", "--baseline=--isolate"),
-                self.fleet("baselines", 260, "--slices", "4x24", "--seconds", "10", *ways)]
+                self.fleet("baselines", 260, "--slices", "4x24", "--seconds", "10", *ways),
+                self.fleet("experts", 200, "--kind", "mixed", "--models", "80", "--weights", "28gb",
+                           "--slices", "all", "7x16", "--seconds", "10", "--simulated", profile)]
 
     def load_figures(self):
         """A server's start and loads beside a model that decodes; files of Llama-3.1-8B's shape."""
