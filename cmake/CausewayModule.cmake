@@ -9,13 +9,15 @@ set(kLongModuleTests device_test model_test simulate_test slice_test transfer_te
 #
 # Makes the module of the current folder from what lies in it, at any depth:
 #   *.cc          the library causeway_NAME (alias causeway::NAME)
-#   *.cu          in the library too, when CUDA parts are built
+#   *.cu          in the library too, when CUDA parts are built; what has no device code is compiled
+#                 as C++ is
 #   x_test.cu     one program x_gpu_test each, and x_bench.cu: x_gpu_bench; built wherever nvcc is,
 #                 run on machines with a GPU
 #   *_test.cc     one test program NAME_test, registered with ctest under the same name
 #   *_bench.cc    one program NAME_bench (Google Benchmark)
 #   x_fuzz.cc     one libFuzzer program x_fuzz each (only with CAUSEWAY_FUZZ); `fuzzers` builds all
 #   testing/*.cc  the library causeway_NAME_testing: helpers for tests of this and higher modules
+#   testing/*.cu  the library causeway_NAME_gpu_testing: helpers of GPU tests and benchmarks
 # Files are found by pattern, so that no test can be forgotten.
 #
 # OPTIMIZED: under sanitizers too, where other modules are compiled with -O0. The tests of those others
@@ -54,8 +56,12 @@ function(causeway_module name)
   if(CAUSEWAY_HAVE_CUDA)
     file(GLOB_RECURSE cuda_all CONFIGURE_DEPENDS *.cu)
     set(cuda_sources ${cuda_all})
-    list(FILTER cuda_sources EXCLUDE REGEX "(_test|_bench)\\.cu$")
+    list(FILTER cuda_sources EXCLUDE REGEX "(_test|_bench)\\.cu$|/testing/")
+    causeway_cuda_host_alone(cuda_host ${cuda_sources})
     list(APPEND sources ${cuda_sources})
+    set(cuda_helpers ${cuda_all})
+    list(FILTER cuda_helpers INCLUDE REGEX "/testing/")
+    list(FILTER cuda_helpers EXCLUDE REGEX "(_test|_bench)\\.cu$")
     set(cuda_programs ${cuda_all})
     list(FILTER cuda_programs INCLUDE REGEX "(_test|_bench)\\.cu$")
   endif()
@@ -69,23 +75,33 @@ function(causeway_module name)
     else()
       causeway_precompiled(${target})
     endif()
+    if(cuda_host)
+      target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    endif()
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE ${arg_LINK})
   endif()
   add_library(causeway::${name} ALIAS ${target})
+  if(cuda_helpers)
+    add_library(${target}_gpu_testing STATIC EXCLUDE_FROM_ALL ${cuda_helpers})
+    target_link_libraries(${target}_gpu_testing PUBLIC ${target})
+  endif()
   foreach(program ${cuda_programs})
     get_filename_component(stem ${program} NAME_WE)
     string(REGEX REPLACE "_(test|bench)$" "_gpu_\\1" stem ${stem})
     add_executable(${stem} ${program})
     target_link_libraries(${stem} PRIVATE ${target} ${arg_LINK_PRIVATE} CUDA::cublas)
-    # A test without device code needs no nvcc, which takes twice as long.
-    file(STRINGS ${program} device LIMIT_COUNT 1 REGEX "__global__|__device__|<<<|\\.cuh\"")
-    if(stem MATCHES "_gpu_test$" AND NOT device)
-      set_source_files_properties(${program} PROPERTIES LANGUAGE CXX
-        COMPILE_OPTIONS "-O1;-Wno-missing-field-initializers")
-      set_target_properties(${stem} PROPERTIES LINKER_LANGUAGE CUDA)
+    if(cuda_helpers)
+      target_link_libraries(${stem} PRIVATE ${target}_gpu_testing)
+    endif()
+    causeway_cuda_host_alone(host ${program})
+    if(host)
       target_include_directories(${stem} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+      if(CAUSEWAY_TESTS)
+        causeway_for_tests(${stem})
+        target_link_libraries(${stem} PRIVATE GTest::gtest)  # whose macros those headers have
+      endif()
     endif()
   endforeach()
 
@@ -127,6 +143,43 @@ function(causeway_module name)
       causeway_fuzzer(${fuzzer} ${target})
     endforeach()
   endif()
+endfunction()
+
+# causeway_cuda_host_alone(OUT FILE…): those of the *.cu files, named by whole paths, that have no
+# device code, nor has a *.cuh that they include. They need no nvcc, which compiles every file for the
+# device too and takes several times as long, and are said to be C++.
+function(causeway_cuda_host_alone out)
+  set(host)
+  foreach(file ${ARGN})
+    _causeway_device_code(device ${file})
+    if(NOT device)
+      # g++ takes a parameter of a function's type for one that hides a member.
+      set_source_files_properties(${file} PROPERTIES LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION ON
+        COMPILE_OPTIONS "-Wno-missing-field-initializers;-Wno-shadow")
+      list(APPEND host ${file})
+    endif()
+  endforeach()
+  set(${out} "${host}" PARENT_SCOPE)
+endfunction()
+
+# Whether the file, or a *.cuh that it includes, has device code. Remembered, as many include the same.
+function(_causeway_device_code out file)
+  get_property(known GLOBAL PROPERTY "causeway_device_code_${file}" SET)
+  get_property(device GLOBAL PROPERTY "causeway_device_code_${file}")
+  if(NOT known)
+    set(device FALSE)
+    file(STRINGS ${file} lines REGEX
+         "__global__|__device__|__shared__|CAUSEWAY_DEVICE|<<<|#include \"[^\"]*\\.cuh\"")
+    foreach(line ${lines})
+      if(NOT line MATCHES "#include \"([^\"]*)\"")
+        set(device TRUE)
+      elseif(NOT device)
+        _causeway_device_code(device ${PROJECT_SOURCE_DIR}/src/${CMAKE_MATCH_1})
+      endif()
+    endforeach()
+    set_property(GLOBAL PROPERTY "causeway_device_code_${file}" ${device})
+  endif()
+  set(${out} ${device} PARENT_SCOPE)
 endfunction()
 
 function(_causeway_module_tests optimized target)

@@ -14,6 +14,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_machine.h"
 #include "device/testing/device_conformance.h"
+#include "device/testing/kernels.cuh"
 
 namespace causeway::device {
 namespace {
@@ -45,30 +46,6 @@ class Conforming final : public testing::ConformanceMachine {
 INSTANTIATE_TEST_SUITE_P(Gpu, DeviceConformance,
                          ::testing::Values(testing::conformance("cuda", Conforming::make)),
                          testing::conformance_name);
-
-__global__ void spin(long long cycles) {
-  const long long start = clock64();
-  while (clock64() - start < cycles) {
-  }
-}
-
-// Marks the SM that each block ran on. `seen` has one word an SM.
-__global__ void mark_sm(unsigned* seen, long long cycles) {
-  unsigned sm;
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-  const long long start = clock64();
-  while (clock64() - start < cycles) {
-  }
-  if (threadIdx.x == 0) seen[sm] = 1;
-}
-
-__global__ void add_one(const unsigned* source, unsigned* target, int count) {
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-    target[i] = source[i] + 1;
-  }
-}
-
-__global__ void write_to(unsigned* address) { *address = 1; }
 
 Status launched() {
   const cudaError_t code = cudaGetLastError();
@@ -118,7 +95,7 @@ TEST_F(GpuTest, SlicesRunOnSmsOfTheirOwn) {
     const auto stream = slice.make_stream("s").value();
     auto* seen = reinterpret_cast<unsigned*>(extent.data());
     ASSERT_TRUE(cuda_enqueue(*stream, [&](CUstream_st* s) {
-                  mark_sm<<<2048, 128, 0, s>>>(seen, 20'000);
+                  testing::mark_sm(s, seen, 20'000);
                   return launched();
                 }).ok());
     const Copy back{MemoryAddress::in_host({region_, Bytes(0)}),
@@ -148,7 +125,7 @@ TEST_F(GpuTest, KernelsReadHostMemoryInPlaceAndKeepTheirPlace) {
   for (int i = 0; i < kCount; ++i) words[i] = static_cast<unsigned>(mix64(i));
   const auto seen = cuda_address_of(*device_, {region_, Bytes(0)}, mib(4)).value();
   const auto kernel = [&](CUstream_st* s) {
-    add_one<<<128, 256, 0, s>>>(reinterpret_cast<const unsigned*>(seen),
+    testing::add_one(s, reinterpret_cast<const unsigned*>(seen),
                                 reinterpret_cast<unsigned*>(extent.data()), kCount);
     return launched();
   };
@@ -220,7 +197,7 @@ TEST_F(GpuTest, WaitsEndWhileTheGpuWorksOn) {
   const auto after = device_->make_event().value();
   const Nanos start = clock_.now();
   ASSERT_TRUE(cuda_enqueue(*stream, [](CUstream_st* s) {
-                spin<<<1, 1, 0, s>>>(600'000'000);  // about a third of a second
+                testing::spin(s, 600'000'000);  // about a third of a second
                 return launched();
               }).ok());
   ASSERT_TRUE(stream->record(*mark).ok());
@@ -261,7 +238,7 @@ TEST_F(GpuTest, KernelsWaitForCopiesBySemaphore) {
                   MemoryAddress::in_arena(device_->id(), kExtentBytes), mib(16)};
   // Loading a kernel and registering memory may wait for all streams, so neither happens below.
   const auto kernel = [&](CUstream_st* s) {
-    add_one<<<128, 256, 0, s>>>(here, there, kCount);
+    testing::add_one(s, here, there, kCount);
     return launched();
   };
   ASSERT_TRUE(cuda_enqueue(*kernels, kernel).ok());
@@ -379,7 +356,7 @@ TEST_F(GpuTest, EventTimesAgreeWithTheClock) {
   for (int round = 0; round < 30; ++round) {
     ASSERT_TRUE(stream->record(*first).ok());
     ASSERT_TRUE(cuda_enqueue(*stream, [](CUstream_st* s) {
-                  spin<<<1, 1, 0, s>>>(100'000'000);
+                  testing::spin(s, 100'000'000);
                   return launched();
                 }).ok());
     ASSERT_TRUE(stream->record(*last).ok());
@@ -472,8 +449,8 @@ TEST_F(GpuTest, RangesKeepWhatTheyHoldBesideDecommits) {
     range.decommit(3, 1);
     ASSERT_TRUE(range.commit(20, 2).ok());  // takes what the two gave
     ASSERT_TRUE(cuda_enqueue(*stream, [&](CUstream_st* s) {
-                  write_to<<<1, 1, 0, s>>>(
-                      reinterpret_cast<unsigned*>(range.data() + (kExtentBytes * 20).count));
+                  testing::write_to(
+                      s, reinterpret_cast<unsigned*>(range.data() + (kExtentBytes * 20).count));
                   return launched();
                 }).ok());
     ASSERT_TRUE(stream->synchronize(kPatience).ok());
@@ -516,7 +493,7 @@ TEST_F(GpuTest, CopiesAndKernelsCrossTheBordersOfPieces) {
   ASSERT_TRUE(seen.ok()) << seen.error().message;
   EXPECT_EQ(*seen, reinterpret_cast<CudaDevicePointer>(host_.data())) << "not one address space";
   ASSERT_TRUE(cuda_enqueue(*stream, [&](CUstream_st* s) {
-                add_one<<<128, 256, 0, s>>>(reinterpret_cast<const unsigned*>(*seen),
+                testing::add_one(s, reinterpret_cast<const unsigned*>(*seen),
                                             reinterpret_cast<unsigned*>(extents.data()), kCount);
                 return launched();
               }).ok());
@@ -578,7 +555,7 @@ TEST_F(GpuTest, PeersCopyBothWays) {
   EXPECT_EQ(std::memcmp(host_.data(), sent.data(), sent.size()), 0);
   // A kernel of the peer writes here in place.
   ASSERT_TRUE(cuda_enqueue(*far, [&](CUstream_st* s) {
-                write_to<<<1, 1, 0, s>>>(reinterpret_cast<unsigned*>(here.data()));
+                testing::write_to(s, reinterpret_cast<unsigned*>(here.data()));
                 return launched();
               }).ok());
   ASSERT_TRUE(far->synchronize(kPatience).ok());
@@ -595,7 +572,7 @@ TEST_F(GpuDeathTest, AFaultingKernelIsReportedAndNothingHangs) {
         const auto other = device_->make_stream("other").value();
         const auto mark = device_->make_event().value();
         (void)cuda_enqueue(*stream, [](CUstream_st* s) {
-          write_to<<<1, 1, 0, s>>>(reinterpret_cast<unsigned*>(64));
+          testing::write_to(s, reinterpret_cast<unsigned*>(64));
           return launched();
         }).ok();
         (void)stream->record(*mark).ok();

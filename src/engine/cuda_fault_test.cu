@@ -14,6 +14,7 @@
 #include "engine/cuda_executor.h"
 #include "engine/engine.h"
 #include "engine/testing/collecting_sink.h"
+#include "engine/testing/faults.cuh"
 #include "model/random_model.h"
 
 namespace causeway::engine {
@@ -40,13 +41,6 @@ T must(Result<T> result, const char* what) {
 void must(const Status& status, const char* what) {
   if (!status.ok()) fail(std::string(what) + ": " + status.error().message);
 }
-
-// Keeps the GPU's only copy of a context's work waiting until the host says so.
-__global__ void spin(const volatile int* released) {
-  while (*released == 0) __nanosleep(1000);
-}
-
-__global__ void write_nowhere(int* nowhere) { *nowhere = 1; }
 
 // A tiny model behind an engine on the GPU.
 class Serving {
@@ -142,7 +136,7 @@ void fault() {
     const auto stream = must(serving.device_->make_stream("fault"), "a stream");
     must(device::cuda_enqueue(*stream,
                               [](CUstream_st* cuda) -> Status {
-                                write_nowhere<<<1, 1, 0, cuda>>>(reinterpret_cast<int*>(16));
+                                testing::write_nowhere(cuda);
                                 return {};
                               }),
          "a faulting kernel");
@@ -178,7 +172,7 @@ void hang(bool for_ever) {
   must(device::cuda_enqueue(*stream,
                             [&](CUstream_st* cuda) -> Status {
                               // More blocks than fit, so no other kernel gets an SM.
-                              spin<<<132 * 32, 1024, 0, cuda>>>(released);
+                              testing::spin(cuda, released);
                               return {};
                             }),
        "a kernel that spins");

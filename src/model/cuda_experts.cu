@@ -48,7 +48,7 @@ Result<CudaExperts> CudaExperts::create(const ModelConfig& config, const ModelWe
   }
   CAUSEWAY_ASSIGN(made.tables_, workspace.constant(std::as_bytes(std::span(made.home_))));
   if (made.moves()) CAUSEWAY_TRY(made.make_movable(workspace));
-  return std::move(made);
+  return made;
 }
 
 Status CudaExperts::make_movable(CudaWorkspace& workspace) {

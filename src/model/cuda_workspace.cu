@@ -132,7 +132,7 @@ Result<std::unique_ptr<CudaWorkspace>> CudaWorkspace::create(device::Device& dev
   if (parts.activations > parts.experts) {
     CAUSEWAY_TRY(kernels::moe::prepare(made->experts_workspace(), stream));
   }
-  return std::move(made);
+  return made;
 }
 
 Status CudaWorkspace::check_room(const ModelConfig& model) const {

@@ -33,6 +33,7 @@
 #include "slice/testing/checksum_slice.h"
 #include "slice/testing/disturbed_stress.h"
 #include "slice/testing/stress.h"
+#include "slice/testing/sum_words.cuh"
 #include "transfer/testing/faulty_device.h"
 
 namespace causeway::slice {
@@ -293,23 +294,6 @@ class Faults {
 
 // --- Stress -----------------------------------------------------------------------------------
 
-// Parts of the sum of words: block b's is parts[b].
-__global__ void sum_words(const unsigned long long* words, std::int64_t count,
-                          unsigned long long* parts) {
-  __shared__ unsigned long long of_warps[32];
-  unsigned long long sum = 0;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
-       i += std::int64_t{gridDim.x} * blockDim.x) {
-    sum += words[i] * (2 * static_cast<unsigned long long>(i) + 1);
-  }
-  for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xFFFFFFFFu, sum, step);
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) sum += of_warps[warp];
-  parts[blockIdx.x] = sum;
-}
-
 class CudaSummer final : public testing::WeightSummer {
  public:
   explicit CudaSummer(device::Device& device) : device_(device) {}
@@ -325,9 +309,7 @@ class CudaSummer final : public testing::WeightSummer {
   Status enqueue(device::Stream& stream, std::span<const std::byte> data,
                  std::uint64_t* parts) override {
     return device::cuda_enqueue(stream, [data, parts](CUstream_st* cuda) -> Status {
-      sum_words<<<kParts, 512, 0, cuda>>>(reinterpret_cast<const unsigned long long*>(data.data()),
-                                          static_cast<std::int64_t>(data.size() / 8),
-                                          reinterpret_cast<unsigned long long*>(parts));
+      testing::sum_words(cuda, data, std::span(parts, kParts));
       if (cudaGetLastError() == cudaSuccess) return {};
       return Error{ErrorCode::kDevice, "the sum cannot be launched"};
     });

@@ -27,6 +27,7 @@
 #include "kernels/gemm/read_weights.cuh"
 #include "kernels/gemm/tensor_map.cuh"
 #include "kernels/testing/gpu.cuh"
+#include "kernels/testing/random.cuh"
 
 namespace causeway::kernels::gemm {
 namespace {

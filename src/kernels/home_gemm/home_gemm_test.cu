@@ -14,6 +14,7 @@
 #include "kernels/home_gemm/home_gemm_cuda.h"
 #include "kernels/home_gemm/profile.h"
 #include "kernels/testing/gpu.cuh"
+#include "kernels/testing/random.cuh"
 
 namespace causeway::kernels::home_gemm {
 namespace {

@@ -23,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda_launch.cuh"
 #include "kernels/testing/gpu.cuh"
 
 namespace causeway::kernels::testing {
@@ -37,56 +36,18 @@ struct LatePart {
   std::uint32_t poison;
 };
 
-// A warp a part.
-template <typename Body>
-__device__ void for_late_words(const LatePart* parts, int count, Body body) {
-  const int warps = static_cast<int>(gridDim.x * blockDim.x / 32);
-  for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) / 32; i < count;
-       i += warps) {
-    const LatePart part = parts[i];
-    for (int word = static_cast<int>(threadIdx.x) % 32; word < part.words; word += 32) {
-      body(part, word);
-    }
-  }
-}
-
-static __global__ void keep_and_poison(const LatePart* parts, int count) {
-  for_late_words(parts, count, [](const LatePart& part, int word) {
-    part.kept[word] = part.memory[word];
-    part.memory[word] = part.poison;
-  });
-}
-
-__device__ inline std::uint64_t late_nanoseconds() {
-  std::uint64_t now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  return now;
-}
-
 // What host and writer tell each other, in the host's memory.
 struct LateFlags {
   int go;     // the host's: all is enqueued
   int early;  // the writer's: it has not waited for that
 };
 
-// Not before the host has let go, nor `patience` later whatever it does, which it says; and then
-// `delay`, for what it has enqueued last to start.
-static __global__ void write_late(const LatePart* parts, int count, volatile LateFlags* flags,
-                                  std::uint64_t patience, std::uint64_t delay) {
-  wait_for_predecessor();
-  if (threadIdx.x == 0) {
-    const std::uint64_t end = late_nanoseconds() + patience;
-    while (flags->go == 0 && late_nanoseconds() < end) {
-    }
-    if (flags->go == 0) flags->early = 1;
-    const std::uint64_t begin = late_nanoseconds();
-    while (late_nanoseconds() < begin + delay) {
-    }
-  }
-  __syncthreads();
-  for_late_words(parts, count,
-                 [](const LatePart& part, int word) { part.memory[word] = part.kept[word]; });
-}
+// Both enqueue. Of `count` parts in device memory: keeps what is there, and puts poison there
+// instead, by so many CTAs.
+void keep_and_poison(const LatePart* parts, int count, unsigned ctas, cudaStream_t stream);
+// Puts back what was kept, by few CTAs, when the host has let go and some time has passed. What is
+// enqueued behind may start at once.
+void write_late(const LatePart* parts, int count, volatile LateFlags* flags, cudaStream_t stream);
 
 class Late {
  public:
@@ -96,7 +57,7 @@ class Late {
     flags_ = static_cast<volatile LateFlags*>(flags);
     cudaStream_t stream;
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-    const auto nothing = [&] { keep_and_poison<<<1, 32, 0, stream>>>(nullptr, 0); };
+    const auto nothing = [&] { keep_and_poison(nullptr, 0, 1, stream); };
     overlaps_ = repeat([&] { write(nothing, stream, "trying late inputs"); });
     must(cudaStreamDestroy(stream), "stream");
     if (!overlaps_) std::fprintf(stderr, "late inputs: every launch waits here: nothing is late\n");
@@ -139,18 +100,14 @@ class Late {
                          cudaMemcpyHostToDevice, stream),
          "parts");
     // Launched without overlap, even if there is nothing to poison.
-    keep_and_poison<<<kCtas * 8, kThreads, 0, stream>>>(device_parts_.get(),
-                                                        static_cast<int>(parts_.size()));
-    must(cudaGetLastError(), "poison");
+    keep_and_poison(device_parts_.get(), static_cast<int>(parts_.size()), 64, stream);
   }
 
   // Behind poison(). Returns when all is done. By repeat(), which says whether it shows anything.
   void write(const std::function<void()>& enqueue, cudaStream_t stream, const char* what) {
     flags_->go = overlaps_ ? 0 : 1;
     flags_->early = 0;
-    // Few CTAs: those of the kernels behind need the other SMs' registers and shared memory.
-    must(launch("late inputs", stream, {dim3(kCtas), dim3(kThreads)}, write_late,
-                device_parts_.get(), static_cast<int>(parts_.size()), flags_, kPatience, kDelay));
+    write_late(device_parts_.get(), static_cast<int>(parts_.size()), flags_, stream);
     enqueue();
     flags_->go = 1;
     must(cudaStreamSynchronize(stream), what);
@@ -170,9 +127,7 @@ class Late {
   }
 
  private:
-  static constexpr int kPartWords = 1024, kThreads = 512;
-  static constexpr unsigned kCtas = 8;
-  static constexpr std::uint64_t kPatience = 10'000'000, kDelay = 30'000;  // ns
+  static constexpr int kPartWords = 1024;
   static constexpr int kAttempts = 5;
 
   volatile LateFlags* flags_ = nullptr;

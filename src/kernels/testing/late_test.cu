@@ -2,6 +2,7 @@
 // get poison, one that waits what was meant; and who is held up while it enqueues must hear of it.
 //   late_gpu_test        exit code 77: no GPU
 #include "base/testing/arguments.h"
+#include "kernels/cuda_launch.cuh"
 #include "kernels/testing/late.cuh"
 
 #include <chrono>
