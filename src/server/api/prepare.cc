@@ -108,10 +108,24 @@ MaybeError find_template(const GenerationRequest& asked, const fleet::CatalogueE
 }
 
 MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
+// The conversation with each `developer` as `system`, which is the older name of the same: no model
+// of the families that are served was trained on it, and many templates leave out, without a word,
+// what they do not know. Empty: there is none.
+std::optional<nlohmann::ordered_json> without_developers(const nlohmann::ordered_json& messages) {
+  const auto is_developer = [](const auto& message) { return message["role"] == "developer"; };
+  if (std::none_of(messages.begin(), messages.end(), is_developer)) return {};
+  nlohmann::ordered_json out = messages;
+  for (auto& message : out) {
+    if (is_developer(message)) message["role"] = "system";
+  }
+  return out;
+}
+
                   std::int64_t now_unix_seconds, std::string& out) {
   UsedTemplate chat_template;
   if (auto error = find_template(asked, model, chat_template)) return error;
-  text::ChatTemplateInput input{.messages = asked.chat->messages};
+  const auto renamed = without_developers(asked.chat->messages);
+  text::ChatTemplateInput input{.messages = renamed ? *renamed : asked.chat->messages};
   if (asked.calls_tools) input.tools = &asked.chat->tools;
   input.extra = &asked.chat->template_kwargs;
   input.add_generation_prompt = asked.add_generation_prompt;
