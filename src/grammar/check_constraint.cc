@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar/behind_thinking.h"
 #include "grammar/plain_regex.h"
 
 namespace causeway::grammar {
@@ -211,6 +212,11 @@ Status check_constraint(const request::ConstraintText& constraint, const Constra
   using request::ConstraintKind;
   const std::string& text = constraint.text;
   if (constraint.kind == ConstraintKind::kJson) return {};
+  if (constraint.kind == ConstraintKind::kCallsInText) {
+    if (const auto behind = parse_behind_thinking(text)) {
+      return check_constraint(behind->form, limits);
+    }
+  }
   if (text.empty()) return invalid_argument("is empty");
   if (text.size() > limits.bytes_max) {
     return invalid_argument("has " + std::to_string(text.size()) + " bytes; at most " +

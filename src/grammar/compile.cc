@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "grammar/behind_thinking.h"
 #include "grammar/calls_in_text.h"
 #include "grammar/fenced_answer.h"
 #include "grammar/json_strings.h"
@@ -300,11 +301,15 @@ xgrammar::CompiledGrammar compile_text(xgrammar::GrammarCompiler& compiler,
   throw std::runtime_error("unknown kind");
 }
 
-// A form that holds from the first token to the last.
-Result<Compiled> compile_whole(const PreparedTokens& tokens, request::ConstraintText text,
-                               std::shared_ptr<WorkPool> matching) {
+xgrammar::CompiledGrammar compile_grammar(const PreparedTokens& tokens,
+                                          const request::ConstraintText& text) {
   xgrammar::GrammarCompiler compiler(tokens.info, /*max_threads=*/1, /*cache_enabled=*/false);
-  xgrammar::CompiledGrammar grammar = compile_text(compiler, text);
+  return compile_text(compiler, text);
+}
+
+// A form that holds from the first token to the last; `grammar` is that of `text`.
+Result<Compiled> make_whole(const PreparedTokens& tokens, request::ConstraintText text,
+                            xgrammar::CompiledGrammar grammar, std::shared_ptr<WorkPool> matching) {
   xgrammar::GrammarMatcher matcher(grammar);
   std::vector<std::uint32_t> first(words_of(tokens.info));
   if (!fill(matcher, first)) {
@@ -315,6 +320,25 @@ Result<Compiled> compile_whole(const PreparedTokens& tokens, request::Constraint
   return Compiled{std::make_shared<XgrammarConstraint>(std::move(text), std::move(grammar),
                                                        std::move(first), std::move(matching)),
                   bytes};
+}
+
+// A form behind what a model thinks. One that may begin with the mark says itself how an answer
+// thinks, and holds from the first token on.
+Result<Compiled> compile_behind(std::shared_ptr<const PreparedTokens> tokens,
+                                request::ConstraintText text, BehindThinking behind,
+                                std::shared_ptr<WorkPool> matching) {
+  const xgrammar::CompiledGrammar grammar = compile_grammar(*tokens, behind.form);
+  CAUSEWAY_ASSIGN(Compiled form, make_whole(*tokens, behind.form, grammar, std::move(matching)));
+  if (!behind.thinks && xgrammar::GrammarMatcher(grammar).AcceptString(behind.open)) return form;
+  const auto& vocabulary = tokens->info.GetDecodedVocab();
+  std::vector<TokenId> end(tokens->info.GetStopTokenIds());
+  const std::size_t bytes = form.bytes + 2 * text.text.size();
+  Thoughtful thoughtful = think_before({.text = std::move(text),
+                                        .behind = std::move(behind),
+                                        .form = std::move(form.constraint),
+                                        .tokens = {std::move(tokens), &vocabulary},
+                                        .end = std::move(end)});
+  return Compiled{std::move(thoughtful.constraint), bytes + thoughtful.bytes};
 }
 
 // A form of the calls in an answer.
@@ -339,6 +363,15 @@ Result<Compiled> compile_calls(std::shared_ptr<const PreparedTokens> tokens,
   return Compiled{std::move(fenced.constraint), bytes + fenced.bytes};
 }
 
+Result<Compiled> compile_in_text(std::shared_ptr<const PreparedTokens> tokens,
+                                 request::ConstraintText text, std::shared_ptr<WorkPool> matching) {
+  if (auto behind = parse_behind_thinking(text.text)) {
+    return compile_behind(std::move(tokens), std::move(text), *std::move(behind),
+                          std::move(matching));
+  }
+  return compile_calls(std::move(tokens), std::move(text), std::move(matching));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const PreparedTokens>> prepare_tokens(const TokenTable& table) {
@@ -359,8 +392,8 @@ Result<Compiled> compile(std::shared_ptr<const PreparedTokens> tokens, request::
   try {
     Result<Compiled> compiled =
         text.kind == request::ConstraintKind::kCallsInText
-            ? compile_calls(std::move(tokens), std::move(text), std::move(matching))
-            : compile_whole(*tokens, std::move(text), std::move(matching));
+            ? compile_in_text(std::move(tokens), std::move(text), std::move(matching))
+            : make_whole(*tokens, text, compile_grammar(*tokens, text), std::move(matching));
     warnings = nullptr;
     if (!warned.empty()) return unsupported(shown(warned));
     return compiled;

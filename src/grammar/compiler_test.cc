@@ -16,6 +16,7 @@
 
 #include "base/json_numbers.h"
 #include "base/random.h"
+#include "grammar/behind_thinking.h"
 #include "grammar/compile.h"
 #include "grammar/plain_regex.h"
 #include "text/detokenizer.h"
@@ -163,6 +164,34 @@ TEST_F(CompilerTest, WhatIsDrawnMatchesTheSchema) {
     EXPECT_THAT(value["of"].get<std::string>(), AnyOf("a", "b"));
     EXPECT_EQ(value.size(), 3u) << text;
   }
+}
+
+TEST_F(CompilerTest, AFormBehindThinkingHoldsBehindIt) {
+  const auto behind = [&](ConstraintKind kind, const std::string& text, bool thinks) {
+    ConstraintText form = to_constraint(
+        BehindThinking{.form = {kind, text}, .open = "<t>", .close = "</t>", .thinks = thinks});
+    return compile(form.kind, std::move(form.text));
+  };
+  const auto json = behind(ConstraintKind::kJson, "", true);
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  EXPECT_TRUE(accepts(**json, "4 {\"<b></t>{\"name\":1}"));
+  EXPECT_FALSE(accepts(**json, "4 </t>5"));
+  EXPECT_FALSE(accepts(**json, "{\"name\":1}")) << "all of it is thinking";
+  // What the form says of thinking itself holds from the first token on.
+  const auto own = behind(ConstraintKind::kRegex, "<t>[ab]</t>c", false);
+  ASSERT_TRUE(own.ok()) << own.error().message;
+  EXPECT_TRUE(accepts(**own, "<t>a</t>c"));
+  EXPECT_FALSE(accepts(**own, "<t>c</t>c"));
+  EXPECT_EQ((*own)->text(), (ConstraintText{ConstraintKind::kRegex, "<t>[ab]</t>c"}));
+  // The bound is that of the form: its quotes are escaped around it.
+  const auto fits = [](std::size_t bytes) {
+    const BehindThinking large{
+        .form = {ConstraintKind::kRegex, std::string(bytes, '"')}, .open = "<t>", .close = "</t>"};
+    return check_constraint(to_constraint(large)).ok();
+  };
+  EXPECT_TRUE(fits(std::size_t{60} << 10));
+  EXPECT_FALSE(fits(std::size_t{70} << 10));
+  EXPECT_FALSE(behind(ConstraintKind::kRegex, "(a", true).ok());
 }
 
 TEST_F(CompilerTest, PatternsOfStringsAreWrittenAsJson) {

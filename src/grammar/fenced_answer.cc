@@ -6,25 +6,19 @@
 #include <utility>
 
 #include "base/check.h"
+#include "grammar/token_mask.h"
 
 namespace causeway::grammar {
 namespace {
 
 using request::MaskState;
-using Mask = std::vector<std::uint32_t>;
-
-void set_bit(Mask& mask, TokenId token, bool allowed) {
-  const auto at = static_cast<std::size_t>(token);
-  const std::uint32_t bit = std::uint32_t{1} << (at % 32);
-  mask[at / 32] = allowed ? mask[at / 32] | bit : mask[at / 32] & ~bit;
-}
 
 // What all matchers of an answer's form share.
 class Fence {
  public:
   explicit Fence(FencedAnswer answer) : answer_(std::move(answer)) {
     CAUSEWAY_CHECK(answer_.form != nullptr && answer_.tokens != nullptr, "a fence needs both");
-    end_mask_.resize((answer_.tokens->size() + 31) / 32);
+    end_mask_ = no_tokens(answer_.tokens->size());
     for (const TokenId token : answer_.end) set_bit(end_mask_, token, true);
     masks_.resize(CallWatch::places(answer_.calls.marks));
     const std::vector<TokenId> beyond = tokens_beyond_marks();
@@ -33,9 +27,9 @@ class Fence {
 
   const FencedAnswer& answer() const { return answer_; }
   const CallsInText& calls() const { return answer_.calls; }
-  const Mask& end_mask() const { return end_mask_; }
+  const TokenMask& end_mask() const { return end_mask_; }
   // Empty: every token may come.
-  const Mask& mask_of(const CallWatch& watch) const { return masks_[watch.place()]; }
+  const TokenMask& mask_of(const CallWatch& watch) const { return masks_[watch.place()]; }
 
   std::string_view bytes_of(TokenId token) const {
     if (token == calls().think_open) return calls().marks.think_open;
@@ -52,7 +46,7 @@ class Fence {
 
   std::size_t bytes() const {
     std::size_t words = end_mask_.size();
-    for (const Mask& mask : masks_) words += mask.size();
+    for (const TokenMask& mask : masks_) words += mask.size();
     return words * sizeof(std::uint32_t);
   }
 
@@ -75,7 +69,7 @@ class Fence {
   void restrict_place(std::size_t place, const std::vector<TokenId>& beyond) {
     for (const TokenId token : beyond) {
       if (goes_on_well(CallWatch::at(calls().marks, place), bytes_of(token))) continue;
-      if (masks_[place].empty()) masks_[place] = all_tokens();
+      if (masks_[place].empty()) masks_[place] = all_tokens(answer_.tokens->size());
       set_bit(masks_[place], token, false);
     }
   }
@@ -92,16 +86,9 @@ class Fence {
     return true;
   }
 
-  Mask all_tokens() const {
-    Mask mask(end_mask_.size(), ~std::uint32_t{0});
-    const std::size_t rest = answer_.tokens->size() % 32;
-    if (rest != 0) mask.back() = (std::uint32_t{1} << rest) - 1;
-    return mask;
-  }
-
   const FencedAnswer answer_;
-  Mask end_mask_;
-  std::vector<Mask> masks_;             // by place; empty: every token may come
+  TokenMask end_mask_;
+  std::vector<TokenMask> masks_;        // by place; empty: every token may come
   std::map<std::string, bool> begins_;  // what a call was asked to begin with
 };
 

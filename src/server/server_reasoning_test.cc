@@ -265,17 +265,123 @@ TEST_F(Reasoning, EarlierReasoningReachesTheTemplate) {
   }
 }
 
-// Also where the prompt opens the thinking: a form holds from the first token on.
-TEST_F(Reasoning, FormsAreContent) {
-  if (!grammar::available()) GTEST_SKIP() << "this build has no XGrammar";
+// The form of what was last submitted, followed behind `said`: the tokens that may come next.
+class ReasoningAndForms : public Reasoning {
+ protected:
+  void SetUp() override {
+    if (!grammar::available()) GTEST_SKIP() << "this build has no XGrammar";
+    options.limits.compile_time_max = seconds(60);  // sanitizers make compiling slow
+  }
+  std::string next(const std::string& said = "") {
+    const auto& constraint = fleet->last().constraint;
+    if (constraint == nullptr) return "anything";
+    const auto matcher = constraint->begin({said.begin(), said.end()});
+    if (matcher->wait(seconds(20)) != request::MaskState::kReady) return "impossible";
+    if (matcher->mask().empty()) return "anything";
+    std::string out;
+    for (int byte = 0; byte < 128; ++byte) {
+      const auto word = matcher->mask()[static_cast<std::size_t>(byte / 32)];
+      if ((word >> (byte % 32) & 1) != 0) out += static_cast<char>(byte);
+    }
+    return out.size() > 100 ? "anything" : out;
+  }
+};
+
+TEST_F(ReasoningAndForms, AFormHoldsBehindTheThinking) {
+  start_with(Format::kQwen3);
+  const std::string form = R"("guided_regex":"4a?","chat_template_kwargs":{"thinking":)";
+  say("so</think>\n\n4");
+  const json message = message_of(form + "true}");
+  EXPECT_EQ(message["reasoning_content"], "so");
+  EXPECT_EQ(message["content"], "4");
+  EXPECT_EQ(next(), "anything");
+  EXPECT_EQ(next("4 {</think"), "anything");
+  EXPECT_EQ(next("so</think>"), "4");
+  EXPECT_EQ(next("so</think>4"), "a");
+  // This model has no token that opens it, and its template may say that there is none.
+  for (const char* thinking : {"null}", "false}"}) {
+    say("4");
+    EXPECT_EQ(message_of(form + thinking)["content"], "4");
+    EXPECT_EQ(next(), "4") << thinking;
+  }
+}
+
+TEST_F(ReasoningAndForms, CallsThatAreForcedComeBehindIt) {
+  start_with(Format::kQwen3);
+  say("so</think><tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>");
+  const json message =
+      message_of(R"("tools":[{"type":"function","function":{"name":"f"}}],)"
+                 R"("tool_choice":"required","chat_template_kwargs":{"thinking":true})");
+  EXPECT_EQ(message["reasoning_content"], "so");
+  EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(next("so"), "anything");
+  EXPECT_EQ(next("so</think>"), "<");
+}
+
+TEST_F(ReasoningAndForms, OfResponsesToo) {
   start_with(Format::kDeepSeekR1);
-  const std::string form = R"("guided_regex":".*","chat_template_kwargs":{"thinking":true})";
-  say("{}");
-  EXPECT_EQ(message_of(form)["content"], "{}");
-  EXPECT_TRUE(message_of(form)["reasoning_content"].is_null());
+  say("so</think>4");
+  const Answer answer =
+      testing::Client(server->port())
+          .post("/v1/responses", R"({"model":"tiny","input":"hi","guided_regex":"4a?"})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(parsed(answer.body)["output"][0]["content"][0]["text"], "so");
+  EXPECT_EQ(parsed(answer.body)["output"][1]["content"][0]["text"], "4");
+  EXPECT_EQ(next(), "anything");
+  EXPECT_EQ(next("so</think>"), "4");
+}
+
+// A call within the thinking is none, and the fence of strict tools passes over it, too.
+TEST_F(ReasoningAndForms, StrictToolsOfResponsesLeaveTheThinkingFree) {
+  start_with(Format::kDeepSeekR1);
+  say("so</think>4");
+  const Answer answer =
+      testing::Client(server->port())
+          .post("/v1/responses",
+                R"({"model":"tiny","input":"hi","tools":[{"type":"function","name":"f",)"
+                R"("strict":true}]})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(next("<tool_call>"), "anything");
+  EXPECT_NE(next("</think><tool_call>"), "anything");
+}
+
+TEST_F(ReasoningAndForms, AFormMayTellTheThinkingItself) {
+  start_with(Format::kQwen3);
   say("<think>a</think>{}");
-  EXPECT_EQ(message_of(form)["reasoning_content"], "a");
-  EXPECT_EQ(message_of(form)["content"], "{}");
+  const json message = message_of(R"("guided_regex":".*")");
+  EXPECT_EQ(message["reasoning_content"], "a");
+  EXPECT_EQ(message["content"], "{}");
+  EXPECT_EQ(fleet->last().constraint->text().kind, request::ConstraintKind::kRegex);
+}
+
+// An answer that was cut while the model thought says nothing, and comes back so.
+TEST_F(Reasoning, WhatWasCutGoesBackIn) {
+  start_with(Format::kQwen3);
+  for (const char* content : {R"(,"content":null)", "", R"(,"content":"")"}) {
+    const Answer answer =
+        testing::Client(server->port())
+            .post("/v1/chat/completions",
+                  std::string(R"({"model":"tiny","messages":[{"role":"assistant",)"
+                              R"("reasoning_content":"so")") +
+                      content + R"(},{"role":"user","content":"hi"}]})");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(prompt(), "assistant:(so)\nuser:hi\nassistant:");
+  }
+}
+
+TEST_F(Reasoning, DevelopersAreSystem) {
+  start_with(Format::kNone);
+  const std::string chats =
+      R"({"model":"tiny","messages":[{"role":"developer","content":"be brief"},)"
+      R"({"role":"user","content":"developer"}]})";
+  const std::string responses =
+      R"({"model":"tiny","input":[{"role":"developer","content":"be brief"},)"
+      R"({"role":"user","content":"developer"}]})";
+  for (const auto& [path, body] :
+       {std::pair{"/v1/chat/completions", chats}, std::pair{"/v1/responses", responses}}) {
+    ASSERT_EQ(testing::Client(server->port()).post(path, body).status, 200);
+    EXPECT_EQ(prompt(), "system:be brief\nuser:developer\nassistant:");
+  }
 }
 
 class ReasoningOfResponses : public Reasoning {

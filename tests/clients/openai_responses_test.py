@@ -129,7 +129,7 @@ class Responses(Suite):
         self.assertEqual(json.loads(answer.output_text)["colour"], answer.output_parsed.colour)
 
     def test_response_reasoning(self):
-        # A form that thinks first: what begins with the mark is parted as any answer.
+        # A form that says itself how an answer thinks.
         asked = {"max_output_tokens": 200, "temperature": 0, "extra_body": {"structured_outputs": {
             "regex": "<think>\\n[ab]{5,9}c\\n</think>\\n\\n[de]{5,9}f"}}}
         try:

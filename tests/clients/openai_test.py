@@ -460,8 +460,8 @@ class Tools(Suite):
             self.skipTest("the model's template takes no answers of tools")
 
 
-# A form that thinks first. Forms hold from the first token on, and what begins with the mark is
-# parted as any answer.
+# A form that says itself how an answer thinks: it begins with the mark, and so it holds from the
+# first token on.
 THINKING = {"regex": "<think>\\n[ab ]{20,40}c\\n</think>\\n\\n[de]{5,9}f"}
 
 
@@ -525,9 +525,12 @@ class Reasoning(Suite):
         self.assertIsNone(message.content)
         self.assertEqual(answer.usage.completion_tokens_details.reasoning_tokens,
                          answer.usage.completion_tokens)
-        # A form holds from the first token on, and so there is no thinking.
-        formed = self.chat(extra_body={"chat_template_kwargs": {"thinking": True},
-                                       "structured_outputs": {"choice": ["yes", "no"]}})
+        # A form holds behind the thinking, and from the first token on where there is none.
+        choice = {"choice": ["yes", "no"]}
+        formed = self.chat(max_tokens=20, extra_body={"chat_template_kwargs": {"thinking": True},
+                                                      "structured_outputs": choice})
+        self.assertIn(formed.choices[0].message.content, {"yes", "no", None})
+        formed = self.chat(extra_body={"structured_outputs": choice})
         self.assertIn(formed.choices[0].message.content, {"yes", "no"})
 
     def test_it_goes_back_in(self):

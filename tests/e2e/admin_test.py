@@ -316,6 +316,7 @@ class Admin(ModelsFolder):
             self.assertNotEqual(wrong.returncode, 0)
             self.assertIn(words, wrong.stderr)
             self.assertEqual(len(wrong.stderr.strip().splitlines()), 1, wrong.stderr)
+            self.assertNotIn("--admin-port", wrong.stderr, "the port is right")
 
     def test_clients_say_which_port_they_mean(self):
         with self.serve() as server:

@@ -362,6 +362,79 @@ class MistralCalls(unittest.TestCase):
         self.assertEqual(len(choice["message"]["tool_calls"]), 1)
 
 
+@unittest.skipUnless("XGrammar: on" in run_causeway("--version").stdout, "built without XGrammar")
+class FormsBehindThinking(unittest.TestCase):
+    """Of a model that has both marks of thinking as tokens, and opens it itself or has it opened."""
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        model = make_model(Path(cls.folder.name) / "model")
+        name_token(model, "<think>")
+        name_token(model, "</think>", instead_of="<|start_header_id|>")
+        (model / "chat_template.jinja").write_text(
+            TEMPLATE + "{% if thinking is true %}<think>{% endif %}"
+            "{% if thinking is false %}<think></think>{% endif %}")
+        cls.server = PatientServer(model, "--served-model-name", "m", *TINY_MEMORY, *cls.arguments)
+        cls.server.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+        cls.folder.cleanup()
+
+    def token(self, text):
+        _, answer = self.server.request("/tokenize", {
+            "model": "m", "prompt": text, "add_special_tokens": False})
+        self.assertEqual(answer["count"], 1, answer)
+        return answer["tokens"][0]
+
+    def choice(self, likes, thinking, **more):
+        """`likes`: the mark that is chosen wherever it may come."""
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "temperature": 1.0,
+                "max_tokens": 60, "logit_bias": {str(self.token(likes)): 100},
+                "chat_template_kwargs": {"thinking": thinking}, "return_token_ids": True, **more}
+        if "tools" not in more:
+            body["guided_regex"] = "(yes|no)!"
+        status, answer = self.server.request("/v1/chat/completions", body)
+        self.assertEqual(status, 200, answer)
+        return answer["choices"][0]
+
+    def test_opened_by_the_prompt(self):
+        for seed in range(4):
+            choice = self.choice("</think>", True, seed=seed)
+            self.assertEqual(choice["token_ids"][0], self.token("</think>"))
+            self.assertRegex(choice["message"]["content"], "^(yes|no)!$")
+            self.assertEqual(choice["finish_reason"], "stop")
+
+    def test_opened_by_the_model(self):
+        choice = self.choice("<think>", None)
+        self.assertEqual(choice["token_ids"][0], self.token("<think>"))
+        self.assertIsNone(choice["message"]["content"])
+        self.assertEqual(choice["finish_reason"], "length", "it thinks until it is cut")
+        # Where it prefers the mark that closes, which cannot come first, it answers.
+        self.assertRegex(self.choice("</think>", None)["message"]["content"] or "yes!",
+                         "^(yes|no)!$")
+
+    def test_closed_by_the_prompt(self):
+        for mark in ("<think>", "</think>"):
+            choice = self.choice(mark, False)
+            self.assertRegex(choice["message"]["content"], "^(yes|no)!$")
+            self.assertNotIn(self.token(mark), choice["token_ids"])
+
+    def test_forced_calls(self):
+        choice = self.choice("</think>", True, tools=TOOLS, tool_choice="required",
+                             parallel_tool_calls=False, max_tokens=400)
+        self.assertEqual(choice["token_ids"][0], self.token("</think>"))
+        if choice["finish_reason"] != "length":
+            self.assertEqual(len(choice["message"]["tool_calls"]), 1)
+
+
+class FormsBehindThinkingInWorkers(FormsBehindThinking):
+    arguments = ("--isolate",)
+
+
 class FormsInWorkers(Forms):
     """The same with the slice in a process of its own, where forms are compiled again."""
     arguments = ("--isolate",)

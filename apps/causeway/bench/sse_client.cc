@@ -289,9 +289,8 @@ asio::awaitable<void> fetch(const Endpoint& endpoint,
   response = parser.release();
 }
 
-Result<std::string> answer_to(const Endpoint& endpoint,
-                              const http::request<http::string_body>& request,
-                              const std::string& path, Nanos timeout) {
+Result<HttpAnswer> answer_to(const Endpoint& endpoint,
+                             const http::request<http::string_body>& request, Nanos timeout) {
   asio::io_context io;
   http::response<http::string_body> response;
   error_code error;
@@ -301,23 +300,33 @@ Result<std::string> answer_to(const Endpoint& endpoint,
     return unavailable("cannot reach " + endpoint.host + ":" + endpoint.port + ": " +
                        error.message() + "; is the server running?");
   }
-  if (response.result_int() != 200) {
-    const bool missing = response.result() == http::status::not_found;
-    return Error{missing ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
-                 path + ": " + http_error(response.result_int(), response.body())};
-  }
-  return response.body();
+  return HttpAnswer{static_cast<int>(response.result_int()), std::move(response.body())};
 }
 
 }  // namespace
 
-Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout) {
-  return answer_to(endpoint, make_request(endpoint, http::verb::get, path, ""), path, timeout);
+std::string HttpAnswer::error_code() const {
+  const auto parsed = parse_answer(body);
+  if (!parsed.is_object() || !parsed.contains("error")) return "";
+  return text_of(parsed["error"], "code", "");
 }
 
-Result<std::string> post(const Endpoint& endpoint, const std::string& path, std::string body,
-                         Nanos timeout) {
-  return answer_to(endpoint, make_request(endpoint, http::verb::post, path, std::move(body)), path,
+Error HttpAnswer::as_error(const std::string& path) const {
+  const bool missing = status == static_cast<int>(http::status::not_found);
+  return Error{missing ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
+               path + ": " + http_error(status, body)};
+}
+
+Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout) {
+  CAUSEWAY_ASSIGN(HttpAnswer answer,
+                  answer_to(endpoint, make_request(endpoint, http::verb::get, path, ""), timeout));
+  if (answer.status != 200) return answer.as_error(path);
+  return std::move(answer.body);
+}
+
+Result<HttpAnswer> post(const Endpoint& endpoint, const std::string& path, std::string body,
+                        Nanos timeout) {
+  return answer_to(endpoint, make_request(endpoint, http::verb::post, path, std::move(body)),
                    timeout);
 }
 

@@ -57,8 +57,19 @@ boost::asio::awaitable<StreamOutcome> post_stream(Endpoint endpoint, std::string
 // A blocking GET; the body of a 200, of 64 MiB at most. kNotFound: it answers 404; kUnavailable:
 // any other status, or none.
 Result<std::string> get(const Endpoint& endpoint, const std::string& path, Nanos timeout);
-// Likewise a POST of JSON.
-Result<std::string> post(const Endpoint& endpoint, const std::string& path, std::string body,
-                         Nanos timeout);
+
+// An answer of any status.
+struct HttpAnswer {
+  int status = 0;
+  std::string body;
+
+  // `error.code` of an error in OpenAI's form; "" without one.
+  std::string error_code() const;
+  // The error of an answer whose status is not 200, as of get(). `path`: that was asked.
+  Error as_error(const std::string& path) const;
+};
+// A blocking POST of JSON; an answer of 64 MiB at most. kUnavailable: there was none.
+Result<HttpAnswer> post(const Endpoint& endpoint, const std::string& path, std::string body,
+                        Nanos timeout);
 
 }  // namespace causeway::bench

@@ -135,6 +135,22 @@ TEST(SseClient, AServerThatNeverAnswersIsLeft) {
   EXPECT_EQ(got.error().code, ErrorCode::kUnavailable);
 }
 
+TEST(SseClient, AnAnswerOfAPostSaysWhatIsMissing) {
+  const std::string body = R"({"error":{"message":"none","code":"model_not_found"}})";
+  OneAnswer server("127.0.0.1", "HTTP/1.1 404 Not Found\r\nContent-Length: " +
+                                    std::to_string(body.size()) + "\r\n\r\n" + body);
+  const auto answer = post(at(server), "/load", "{}", seconds(20));
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_EQ(answer->status, 404);
+  EXPECT_EQ(answer->error_code(), "model_not_found");
+  EXPECT_EQ(answer->as_error("/load").code, ErrorCode::kNotFound);
+  EXPECT_EQ(answer->as_error("/load").message, "/load: HTTP 404: none");
+  for (const char* other : {"", "[]", "5", R"({"error":"no"})", R"({"error":{"code":null}})"}) {
+    EXPECT_EQ((HttpAnswer{.status = 500, .body = other}.error_code()), "") << other;
+  }
+  EXPECT_EQ((HttpAnswer{.status = 500, .body = ""}.as_error("/").code), ErrorCode::kUnavailable);
+}
+
 TEST(SseClient, AddressesInBrackets) {
   std::optional<OneAnswer> server;
   try {

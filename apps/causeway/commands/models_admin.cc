@@ -10,6 +10,8 @@
 namespace causeway::app {
 namespace {
 
+constexpr std::string_view kNoModel = "model_not_found";
+
 // What the answer says of the model; "" where it is none of a Causeway server.
 std::string described(const std::string& body) {
   std::string buffer;
@@ -49,18 +51,18 @@ class ModelsAdmin final : public Command {
     } catch (const nlohmann::json::exception&) {
       return invalid_argument("the model's name is not UTF-8");
     }
-    const auto answer =
-        bench::post(endpoint, path_, std::move(body), nanos_from_seconds(timeout_seconds_));
-    if (!answer.ok()) {
-      Error error = answer.error();
-      // Also what a model that is not there gets.
-      const bool no_path = error.message.find("there is nothing at") != std::string::npos;
-      if (error.code == ErrorCode::kNotFound && no_path) {
+    CAUSEWAY_ASSIGN(
+        const bench::HttpAnswer answer,
+        bench::post(endpoint, path_, std::move(body), nanos_from_seconds(timeout_seconds_)));
+    if (answer.status != 200) {
+      Error error = answer.as_error(path_);
+      // A model that is not there gets a 404, too, with a code of its own.
+      if (error.code == ErrorCode::kNotFound && answer.error_code() != kNoModel) {
         error.message += "; --url is that of the admin port (serve's --admin-port, not --port)";
       }
       return error;
     }
-    const std::string told = described(*answer);
+    const std::string told = described(answer.body);
     if (told.empty()) {
       return corrupt("the answer tells nothing of a model; is " + url_ + " a Causeway server's?");
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/testing/edited_file.h"
+#include "grammar/behind_thinking.h"
 #include "grammar/calls_in_text.h"
 #include "grammar/check_constraint.h"
 #include "server/api/answer_writer.h"
@@ -128,8 +129,10 @@ void check(const Prepared& prepared) {
     const Status form = grammar::check_constraint(*prepared.constraint);
     CAUSEWAY_CHECK(form.ok() || !form.error().message.empty());
     if (prepared.constraint->kind == request::ConstraintKind::kCallsInText) {
+      const auto behind = grammar::parse_behind_thinking(prepared.constraint->text);
       const auto calls = grammar::parse_calls_in_text(prepared.constraint->text);
-      CAUSEWAY_CHECK(calls.ok() && grammar::to_constraint(*calls) == *prepared.constraint);
+      CAUSEWAY_CHECK(behind ? grammar::to_constraint(*behind) == *prepared.constraint
+                            : calls.ok() && grammar::to_constraint(*calls) == *prepared.constraint);
     }
   }
   for (const std::string& echo : prepared.echoes) CAUSEWAY_CHECK(!text::first_invalid_utf8(echo));

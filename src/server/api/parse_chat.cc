@@ -41,7 +41,7 @@ void parse_role(Fields& fields, Json& out) {
   out["role"] = *role;
 }
 
-// A message that calls tools need not say anything.
+// A message that calls tools, or was cut while the model thought, need not say anything.
 void parse_content(Fields& fields, bool may_be_empty, Json& out) {
   const Json* content = fields.value("content");
   std::string text;
@@ -91,12 +91,13 @@ MaybeError parse_message(const Json& message, std::size_t index, const ApiLimits
   const bool assistant = out["role"] == "assistant";
   Json calls;
   const bool called = assistant && parse_tool_calls(fields, limits, calls);
-  parse_content(fields, called, out);
+  parse_reasoning(fields, out);
+  const bool thought = assistant && out.contains("reasoning_content");
+  parse_content(fields, called || thought, out);
   if (called) out["tool_calls"] = std::move(calls);
   if (out["role"] == "tool") parse_tool_answer(fields, out);
   if (!assistant) parse_empty_list(fields, "tool_calls");
   if (const auto name = fields.string("name")) out["name"] = *name;
-  parse_reasoning(fields, out);
   parse_empty_list(fields, "annotations");
   fields.reject_rest();
   return fields.error();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "grammar/behind_thinking.h"
 #include "grammar/check_constraint.h"
 #include "server/api/bad_words.h"
 #include "server/api/call_forms.h"
@@ -107,11 +108,25 @@ MaybeError find_template(const GenerationRequest& asked, const fleet::CatalogueE
   return check_tools(asked, *out.used, model);
 }
 
+// The conversation with each `developer` as `system`, which is the older name of the same: no model
+// of the families that are served was trained on it, and many templates leave out, without a word,
+// what they do not know. Empty: there is none.
+std::optional<nlohmann::ordered_json> without_developers(const nlohmann::ordered_json& messages) {
+  const auto is_developer = [](const auto& message) { return message["role"] == "developer"; };
+  if (std::none_of(messages.begin(), messages.end(), is_developer)) return {};
+  nlohmann::ordered_json out = messages;
+  for (auto& message : out) {
+    if (is_developer(message)) message["role"] = "system";
+  }
+  return out;
+}
+
 MaybeError render(const GenerationRequest& asked, const fleet::CatalogueEntry& model,
                   std::int64_t now_unix_seconds, std::string& out) {
   UsedTemplate chat_template;
   if (auto error = find_template(asked, model, chat_template)) return error;
-  text::ChatTemplateInput input{.messages = asked.chat->messages};
+  const auto renamed = without_developers(asked.chat->messages);
+  text::ChatTemplateInput input{.messages = renamed ? *renamed : asked.chat->messages};
   if (asked.calls_tools) input.tools = &asked.chat->tools;
   input.extra = &asked.chat->template_kwargs;
   input.add_generation_prompt = asked.add_generation_prompt;
@@ -141,11 +156,21 @@ bool begins_reasoning(const GenerationRequest& asked, const fleet::CatalogueEntr
   return text::continues_reasoning(model.reasoning, content);
 }
 
+// Whether the answer may begin with thinking: the prompt does not end with the mark that closes it.
+bool may_reason(const fleet::CatalogueEntry& model, std::string_view prompt) {
+  const auto [open, close] = text::reasoning_marks(model.reasoning);
+  const std::size_t last = prompt.find_last_not_of(" \t\n\r");
+  prompt = prompt.substr(0, last == std::string_view::npos ? 0 : last + 1);
+  return !close.empty() && !prompt.ends_with(close);
+}
+
 MaybeError chat_prompt(const PromptOf& prompt, EncodedPrompt& out) {
   const GenerationRequest& asked = prompt.asked;
   std::string text;
   if (auto error = render(asked, prompt.model, prompt.now_unix_seconds, text)) return error;
   out.begins_reasoning = begins_reasoning(asked, prompt.model, text);
+  out.may_reason =
+      out.begins_reasoning || (!asked.continue_final_message && may_reason(prompt.model, text));
   // The template writes BOS itself.
   return encode(prompt, text, asked.add_special_tokens.value_or(false), out);
 }
@@ -334,7 +359,7 @@ request::ConstraintText fence(const GenerationRequest& asked, const fleet::Catal
   grammar::CallsInText calls = fenced_calls(model.tool_calls, asked.chat->tools, asked.strict_tools,
                                             !asked.parallel_tool_calls);
   const auto [open, close] = text::reasoning_marks(model.reasoning);
-  if (asked.endpoint == Endpoint::kChat && !open.empty()) {
+  if (!open.empty()) {
     calls.marks.think_open = open;
     calls.marks.think_close = close;
     calls.marks.thinks = begins_reasoning;
@@ -352,6 +377,20 @@ MaybeError form_calls(const GenerationRequest& asked, const fleet::CatalogueEntr
                                                     asked.forced_tool, !asked.parallel_tool_calls)
                                      : fence(asked, model, out.begins_reasoning);
   return {};
+}
+
+// The form of an answer before which the model may think, freely: the text of that is parted from
+// the answer's.
+request::ConstraintText behind_thinking(request::ConstraintText form,
+                                        const fleet::CatalogueEntry& model, bool thinks) {
+  const auto [open, close] = text::reasoning_marks(model.reasoning);
+  return grammar::to_constraint(
+      grammar::BehindThinking{.form = std::move(form),
+                              .open = std::string(open),
+                              .close = std::string(close),
+                              .open_token = model.tokenizer->find(open).value_or(-1),
+                              .close_token = model.tokenizer->find(close).value_or(-1),
+                              .thinks = thinks});
 }
 
 // The choices of one prompt; they differ in their seeds.
@@ -388,6 +427,7 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
   if (auto error = set_edits(asked, model, common)) return error;
   const std::uint64_t seed = asked.seed ? static_cast<std::uint64_t>(*asked.seed) : context.seed;
   const std::size_t prompts = asked.chats() ? 1 : asked.prompts.size();
+  bool thinks_first = false;
   for (std::size_t i = 0; i < prompts; ++i) {
     request::Request request = common;
     EncodedPrompt prompt;
@@ -396,17 +436,16 @@ MaybeError prepare(const GenerationRequest& asked, const fleet::CatalogueEntry& 
         prompt);
     request.prompt = std::move(prompt.tokens);
     out.begins_reasoning = prompt.begins_reasoning;
+    thinks_first = prompt.may_reason;
     const bool forms = asked.forces_call || asked.fences_calls();
     if (!error && forms) error = form_calls(asked, model, out);
     if (!error) error = fit(asked, model, prompt.count, request);
     if (error) return error;
     add_choices(asked, seed, std::move(request), out);
   }
-  // A form holds from the first token on, unless text is free: such an answer does not begin with
-  // reasoning.
-  const bool formed =
-      out.constraint && out.constraint->kind != request::ConstraintKind::kCallsInText;
-  out.begins_reasoning = out.begins_reasoning && !formed;
+  if (out.constraint && thinks_first && !asked.fences_calls()) {
+    out.constraint = behind_thinking(*std::move(out.constraint), model, out.begins_reasoning);
+  }
   if (auto error = check_prompt_logprobs(asked, context.prompt_logprobs_max, out)) return error;
   return set_echoes(asked, model, context.echo_bytes_max, out);
 }

@@ -30,7 +30,7 @@ struct Prepared {
   std::vector<request::Request> requests;
   std::int64_t prompt_tokens = 0;   // each prompt once
   std::vector<std::string> echoes;  // the text of each prompt, where it is to be told
-  bool begins_reasoning = false;    // as EncodedPrompt has it, unless a form holds from the start
+  bool begins_reasoning = false;    // as EncodedPrompt has it
   // What the answers must match, to be compiled before the requests are submitted.
   std::optional<request::ConstraintText> constraint = {};
 
@@ -44,6 +44,7 @@ struct EncodedPrompt {
   std::vector<TokenId> tokens;
   std::int64_t count = 0;         // more than are in `tokens`: the prompt has at least so many
   bool begins_reasoning = false;  // it has the model think, and so the answer begins
+  bool may_reason = false;        // nor does it say that there is no thinking
 };
 
 struct PromptOf {
