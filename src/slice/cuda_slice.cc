@@ -113,6 +113,8 @@ class CudaSlice final : public Slice {
 
   bool whole() const { return options_.share >= 1; }
   double processors() const { return device_->capabilities().processors; }
+  // Its SMs' part of what the GPU's memory gives: what all slices may count on at once.
+  double memory_rate() const { return bytes_per_sm(gpu_.memory_peak, gpu_.sms) * processors(); }
   Status check_part() const;
   Status open_device();
   Status choose(std::span<const CudaCandidate> candidates);
@@ -480,15 +482,15 @@ engine::ModelFacts CudaSlice::facts_of(const SliceModel& model, weights::CachedM
           .vocab = card.config.vocab,
           .weights = std::move(weights),
           .alpha = model.alpha,
-          .step_min = nanos_from_seconds(static_cast<double>(card.bytes_per_step.count) /
-                                         (kBytesPerSm * processors())),
+          .step_min =
+              nanos_from_seconds(static_cast<double>(card.bytes_per_step.count) / memory_rate()),
           .seconds_per_token = card.operations_per_token / (kFlopsPerSm * processors()),
           .step_table = step_times_.table(card)};
 }
 
 SliceLimits CudaSlice::limits() const {
   return {.link_bytes_per_second = links_.claim->rate(),
-          .memory_bytes_per_second = kBytesPerSm * processors(),
+          .memory_bytes_per_second = memory_rate(),
           .flops_per_second = kFlopsPerSm * processors(),
           .memory = chosen_.plan.weights + chosen_.plan.kv};
 }

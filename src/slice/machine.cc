@@ -79,12 +79,13 @@ Result<SliceFacts> Machine::slice_facts(int gpu) {
     const auto units = cuda_->sm_units(each);
     if (!units.ok() && units.error().code == ErrorCode::kDevice) return units.error();
     // One that cannot be divided can be had whole.
-    facts.gpus.push_back({.processors = described.sms,
-                          .unit = units.ok() ? units->sms : 1,
-                          .units = units.ok() ? units->count : 0,
-                          .flops_per_second_each = kFlopsPerSm,
-                          .bytes_per_second_each = kBytesPerSm,
-                          .memory = described.memory});
+    facts.gpus.push_back(
+        {.processors = described.sms,
+         .unit = units.ok() ? units->sms : 1,
+         .units = units.ok() ? units->count : 0,
+         .flops_per_second_each = kFlopsPerSm,
+         .bytes_per_second_each = bytes_per_sm(described.memory_peak, described.sms),
+         .memory = described.memory});
   }
   return facts;
 }

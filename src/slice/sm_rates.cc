@@ -12,7 +12,15 @@ struct Read {
 constexpr std::array kReads = {Read{0, 0}, Read{16.0 / 132, 0.54}, Read{32.0 / 132, 0.77},
                                Read{56.0 / 132, 0.89}, Read{1, 1}};
 
+// Of its peak an H200's memory gives a step so much.
+constexpr double kOfPeak = 0.85;
+
 }  // namespace
+
+double bytes_per_sm(double memory_peak, int sms) {
+  if (!(memory_peak > 0) || sms < 1) return kBytesPerSm;
+  return std::min(kOfPeak * memory_peak / sms, kBytesPerSm);
+}
 
 double bandwidth_alone(double processors) {
   const auto above = std::find_if(kReads.begin() + 1, kReads.end() - 1,

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "device/cuda/cuda_api.h"
+#include "device/cuda/cuda_physical.h"
 
 namespace causeway::device {
 namespace {
@@ -87,6 +88,8 @@ static_assert(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE == kCudaCompatNotSupport
 static_assert(CUDA_ERROR_NOT_SUPPORTED == kCudaNotSupported);
 static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == kCudaAttributeSms);
 static_assert(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY == kCudaAttributeMapsHostMemory);
+static_assert(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE == kCudaAttributeMemoryClock);
+static_assert(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH == kCudaAttributeMemoryBus);
 static_assert(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ==
               kCudaAttributeVirtualMemory);
 static_assert(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS ==

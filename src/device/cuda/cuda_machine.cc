@@ -93,6 +93,7 @@ Result<CudaGpu> CudaMachine::describe(int ordinal) const {
   gpu.pci_id = id.data();
   gpu.sms = physical.sms();
   gpu.memory = Bytes(static_cast<std::int64_t>(memory));
+  gpu.memory_peak = physical.memory_peak();
   return gpu;
 }
 

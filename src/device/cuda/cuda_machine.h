@@ -44,6 +44,8 @@ struct CudaGpu {
   std::string pci_id;  // "0000:1b:00.0"
   int sms = 0;
   Bytes memory;
+  // What its memory can carry at most, in bytes a second; zero where the driver does not say.
+  double memory_peak = 0;
 };
 
 // The units in which a GPU gives SMs to slices that are a part of it; some SMs may be in no unit.

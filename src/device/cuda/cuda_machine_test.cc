@@ -410,6 +410,18 @@ TEST_F(CudaMachineTest, MemoryIsWhatTheDriverShowsThisProcess) {
   EXPECT_EQ(machine_->free_memory(0).value(), mib(20) - extents_.bytes());
 }
 
+TEST(CudaMachineMemory, ItsPeakFollowsFromItsClockAndBus) {
+  const auto peak_of = [](testing::FakeCudaOptions options) {
+    FakeCuda driver(options);
+    const RealClock clock;
+    HostMemory memory;
+    return CudaMachine::create(driver.api(), {}, clock, memory).value()->describe(0)->memory_peak;
+  };
+  EXPECT_NEAR(peak_of({.memory_clock = 2'619'000, .memory_bus = 5'120}), 3.352e12, 1e9);
+  EXPECT_EQ(peak_of({.memory_clock = 0}), 0);
+  EXPECT_EQ(peak_of({.memory_bus = 0}), 0);
+}
+
 TEST_F(CudaMachineTest, SparesCountAsUsedUntilTheyAreTrimmed) {
   set_up({.memory = mib(16)});
   EXPECT_EQ(machine_->free_memory(0).value(), mib(8));  // four extents are held

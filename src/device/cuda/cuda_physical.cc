@@ -4,6 +4,15 @@
 #include <array>
 
 namespace causeway::device {
+namespace {
+
+// Memory of a double data rate: every line of the bus carries two bits a cycle.
+double peak_of(int clock_khz, int bus_bits) {
+  if (clock_khz <= 0 || bus_bits <= 0) return 0;
+  return 2.0 * (clock_khz * 1e3) * (bus_bits / 8.0);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<CudaPhysical>> CudaPhysical::create(const CudaApi& api, int ordinal,
                                                            int count) {
@@ -25,10 +34,15 @@ Status CudaPhysical::ask(int count) {
   int maps = 0;
   int virtual_memory = 0;
   int memory_operations = 0;
+  int memory_clock = 0;
+  int memory_bus = 0;
   CAUSEWAY_TRY(attribute(kCudaAttributeSms, sms_));
   CAUSEWAY_TRY(attribute(kCudaAttributeMapsHostMemory, maps));
   CAUSEWAY_TRY(attribute(kCudaAttributeVirtualMemory, virtual_memory));
   CAUSEWAY_TRY(attribute(kCudaAttributeStreamMemoryOperations, memory_operations));
+  CAUSEWAY_TRY(attribute(kCudaAttributeMemoryClock, memory_clock));
+  CAUSEWAY_TRY(attribute(kCudaAttributeMemoryBus, memory_bus));
+  memory_peak_ = peak_of(memory_clock, memory_bus);
   maps_host_memory_ = maps != 0;
   waits_for_memory_ = maps_host_memory_ && memory_operations != 0;
   if (virtual_memory == 0) {

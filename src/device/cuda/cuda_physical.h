@@ -21,6 +21,10 @@
 
 namespace causeway::device {
 
+// Attributes that no other part asks for, beside those of cuda_types.h.
+inline constexpr int kCudaAttributeMemoryClock = 36;  // kHz
+inline constexpr int kCudaAttributeMemoryBus = 37;    // bits
+
 class CudaPhysical {
  public:
   // Asks the driver, which is initialised, about GPU `ordinal` of `count`.
@@ -36,6 +40,8 @@ class CudaPhysical {
   int handle() const { return device_; }
   const std::string& label() const { return label_; }  // "GPU 0 (NVIDIA H200)"
   int sms() const { return sms_; }
+  // In bytes a second; zero where the driver does not say.
+  double memory_peak() const { return memory_peak_; }
   bool maps_host_memory() const { return maps_host_memory_; }
   // Whether its streams can wait for and write a word of host memory.
   bool waits_for_memory() const { return waits_for_memory_; }
@@ -90,6 +96,7 @@ class CudaPhysical {
   int device_ = 0;
   std::string label_;
   int sms_ = 0;
+  double memory_peak_ = 0;
   bool maps_host_memory_ = false;
   bool waits_for_memory_ = false;
   std::vector<bool> reaches_;

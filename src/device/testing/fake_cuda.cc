@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "device/cuda/cuda_physical.h"
 
 namespace causeway::device::testing {
 namespace {
@@ -64,9 +65,13 @@ struct FakeCudaEntries {
   }
   static int cuDeviceGetAttribute(int* value, int attribute, int) {
     const Lock lock(driver->mutex_);
-    *value = attribute == kCudaAttributeSms ? driver->options_.sms : 1;
-    if (attribute == kCudaAttributeStreamMemoryOperations) {
-      *value = driver->options_.memory_operations ? 1 : 0;
+    const FakeCudaOptions& options = driver->options_;
+    switch (attribute) {
+      case kCudaAttributeSms: *value = options.sms; break;
+      case kCudaAttributeMemoryClock: *value = options.memory_clock; break;
+      case kCudaAttributeMemoryBus: *value = options.memory_bus; break;
+      case kCudaAttributeStreamMemoryOperations: *value = options.memory_operations ? 1 : 0; break;
+      default: *value = 1;
     }
     return driver->enter("cuDeviceGetAttribute");
   }

@@ -29,6 +29,8 @@ struct FakeCudaOptions {
   int gpus = 2;
   int sms = 132;
   Bytes memory = mib(256);  // of each GPU
+  int memory_clock = 2'619'000;  // kHz; as an H100's
+  int memory_bus = 5'120;        // bits
   bool peers = true;
   bool memory_operations = true;  // streams wait for words of memory
   int polls_until_ready = 2;      // queries that an event or stream answers with "not ready" first
