@@ -80,7 +80,7 @@ void SimulatedMover::submit(std::span<const WeightCommand> commands) {
       case WeightCommand::Kind::kCommit: commit(model, command, true); break;
       case WeightCommand::Kind::kBring: bring(model, command); break;
       case WeightCommand::Kind::kStream: stream(model, command); break;
-      case WeightCommand::Kind::kExpert: blame("no experts are cached one by one here"); break;
+      case WeightCommand::Kind::kExpert: load_expert(model, command); break;
     }
   }
 }
@@ -222,6 +222,17 @@ void SimulatedMover::stream(Model& model, const WeightCommand& command) {
   if (group.copy) group.arrived->raise_at(command.arrival, group.copy->ends);
 }
 
+// Into a slot of memory that the model keeps until the copy has ended. No step waits for it.
+void SimulatedMover::load_expert(const Model& model, const WeightCommand& command) {
+  CAUSEWAY_CHECK(model.cached.experts && command.slot >= 0, "the model has slots for experts");
+  const Bytes bytes = model.cached.experts->slot_bytes;
+  queue({.command = command,
+         .bytes = bytes,
+         .takes = takes(bytes),
+         .ends = Nanos(0),
+         .failed = random_.chance(options_.error_rate)});
+}
+
 std::optional<SimulatedMover::Copy>& SimulatedMover::place_of(const WeightCommand& command) {
   Model& model = models_.at(command.model);
   const auto group = static_cast<std::size_t>(command.group);
@@ -230,6 +241,7 @@ std::optional<SimulatedMover::Copy>& SimulatedMover::place_of(const WeightComman
 }
 
 void SimulatedMover::set_end(const WeightCommand& command, Nanos end) {
+  if (command.kind == WeightCommand::Kind::kExpert) return;
   std::optional<Copy>& copy = place_of(command);
   if (!copy) return;
   copy->ends = end;
@@ -311,6 +323,7 @@ weights::WeightEvent SimulatedMover::event_of(const Pending& ended) {
   event.group = ended.command.group;
   event.arrival = ended.command.arrival;
   event.streamed = ended.command.kind == WeightCommand::Kind::kStream;
+  if (ended.command.kind == WeightCommand::Kind::kExpert) event.slot = ended.command.slot;
   (ended.failed ? copied_.failed : copied_.arrived) += ended.bytes;
   if (ended.failed) {
     event.outcome = Error{ErrorCode::kDevice, "simulated: the copy failed"};

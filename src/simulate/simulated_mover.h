@@ -224,6 +224,7 @@ class SimulatedMover final : public weights::WeightMover {
   void bring(Model& model, const weights::WeightCommand& command);
   void show_ring(Model& model, const weights::WeightCommand& command);
   void stream(Model& model, const weights::WeightCommand& command);
+  void load_expert(const Model& model, const weights::WeightCommand& command);
   void queue(Pending pending);
   std::optional<Copy>& place_of(const weights::WeightCommand& command);
   // Sets the end of the copy that the command began.

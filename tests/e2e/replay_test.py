@@ -126,6 +126,15 @@ class Replay(unittest.TestCase):
         self.assertGreater(documents[0]["all"]["requests"], 100)
         self.assertGreater(documents[0]["counters"]["switches"], 5)
 
+    def test_a_model_whose_experts_are_cached_gives_way_to_others(self):
+        """On a simulated slice that holds no large mixture of experts whole."""
+        document = self.replay("--simulate", "--catalogue", 18, "--catalogue-kind", "moe", "--hardware",
+                               "h100", "--slices", 1, "--weights-memory-bytes", "2340mb",
+                               "--kv-cache-memory-bytes", "1170mb", "--rate", 5, "--zipf", 0,
+                               "--seconds", 30, *LENGTHS)[0]
+        self.assertEqual(document["all"]["failed"], 0, document["errors"])
+        self.assertGreater(document["all"]["requests"], 100)
+
     def test_a_simulated_gpu_has_parts(self):
         for slices, count in (("all", "1 slice,"), ("4x24", "4 slices,"), ("7x16", "7 slices,")):
             _, printed = self.replay("--simulate", "--catalogue", 10, "--hardware", "h100",
