@@ -2,6 +2,7 @@
 // sets of logits in turn, so that the L2 holds none.
 #include "kernels/sampling/sampling_cuda.h"
 #include "kernels/testing/gpu.cuh"
+#include "kernels/testing/random.cuh"
 
 namespace causeway::kernels::sampling {
 namespace {
