@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The program end to end: real server, real models, real sockets. Standard library only."""
 
+import contextlib
 import json
 import os
 import re
@@ -196,7 +197,8 @@ class Lifecycle(unittest.TestCase):
                 pass
             for _ in range(3):  # the shell's, and the kernel's when the shell has ended
                 for pid in server.workers():
-                    os.kill(pid, signal.SIGHUP)
+                    with contextlib.suppress(ProcessLookupError):  # it has drained meanwhile
+                        os.kill(pid, signal.SIGHUP)
                 server.process.send_signal(signal.SIGHUP)
                 time.sleep(0.1)
             self.assertEqual(server.process.wait(60), 0)
