@@ -8,11 +8,12 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
-# Checks stay on and symbols readable in what users run.
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
+# In what users run CAUSEWAY_CHECK stays and symbols are readable; CAUSEWAY_DCHECK and assert are of
+# the other builds.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 # Of the sanitizer presets and the demo's, where compile time is most of the cost.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
-set(CMAKE_CXX_FLAGS_DEMO "-O1")
+set(CMAKE_CXX_FLAGS_DEMO "-O1 -DNDEBUG")
 
 find_program(CAUSEWAY_CCACHE ccache)
 # One precompiled header serves programs and libraries.
