@@ -204,7 +204,9 @@ Result<std::optional<Received>> Channel::receive(Nanos timeout) {
     const std::scoped_lock lock(mutex_);
     if (!queue_.empty()) wanted |= POLLOUT;
   }
-  std::array<pollfd, 2> polled{pollfd{socket_.get(), wanted, 0}, pollfd{wakeup_.get(), POLLIN, 0}};
+  // Of a witness only its end is of interest, which poll() always reports; -1 is ignored.
+  std::array<pollfd, 3> polled{pollfd{socket_.get(), wanted, 0}, pollfd{wakeup_.get(), POLLIN, 0},
+                               pollfd{witness_.get(), 0, 0}};
   const Nanos left = std::max(timeout, Nanos(0));
   const timespec wait{left.count / seconds(1).count, left.count % seconds(1).count};
   const int count = ::ppoll(polled.data(), polled.size(), &wait, nullptr);
@@ -219,6 +221,9 @@ Result<std::optional<Received>> Channel::receive(Nanos timeout) {
   quiet_ = (polled[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0;
   // What the other side said before it went is heard: read() finds that it has gone behind that.
   CAUSEWAY_TRY(quiet_ ? flushed : read());
+  if (quiet_ && polled[2].revents != 0) {
+    return unavailable("the other process has closed the connection: it has ended");
+  }
   return next();
 }
 

@@ -50,6 +50,9 @@ class Channel {
   // queued messages meanwhile. kUnavailable: the other side has gone; kCorrupt: the bytes are no
   // frames, or a descriptor is missing or unexpected.
   Result<std::optional<Received>> receive(Nanos timeout);
+  // From now on the other side has gone, too, when `witness` hangs up (worker/witness.h) and there
+  // is nothing left to read. For the receiving thread.
+  void watch(weights::FileDescriptor witness) { witness_ = std::move(witness); }
   // Whether the last receive() found nothing to read. For the receiving thread.
   bool quiet() const { return quiet_; }
   // Ends the present receive(), or the next one. Any thread.
@@ -82,6 +85,7 @@ class Channel {
   std::size_t begin_ = 0;          // of the bytes that have not been taken
   std::deque<weights::FileDescriptor> descriptors_;
   bool quiet_ = true;
+  weights::FileDescriptor witness_;  // invalid: there is none
 };
 
 }  // namespace causeway::worker

@@ -182,5 +182,22 @@ TEST_F(ChannelTest, AWaitIsEndedFromAnotherThread) {
   waker.join();
 }
 
+// As of a process that was killed and whose descriptors the system has not closed yet.
+TEST_F(ChannelTest, ASideWhoseWitnessEndsIsGoneOnceAllIsRead) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  a_->watch(FileDescriptor(ends[0]));
+  const auto nothing = a_->receive(millis(10));
+  ASSERT_TRUE(nothing.ok());
+  EXPECT_FALSE(nothing->has_value());
+  const std::size_t sizes[] = {100, 50'000, 3};  // the socket has room for them together
+  for (const std::size_t size : sizes) ASSERT_TRUE(b_->send(bytes_of(size, size)).ok());
+  ::close(ends[1]);
+  for (const std::size_t size : sizes) EXPECT_EQ(await(*a_).message, bytes_of(size, size));
+  const auto gone = a_->receive(seconds(5));
+  ASSERT_FALSE(gone.ok());
+  EXPECT_EQ(gone.error().code, ErrorCode::kUnavailable);
+}
+
 }  // namespace
 }  // namespace causeway::worker::channel_test

@@ -68,9 +68,9 @@ HostedSlices::~HostedSlices() {
   for (One& one : slices_) one.slice.reset();
 }
 
-Status HostedSlices::prepare(const WorkerPlan& plan, SliceOpener& opener) {
+Status HostedSlices::prepare(const WorkerPlan& plan, SliceOpener& opener, int witness) {
   CAUSEWAY_ASSIGN(machine_, opener.open_machine(plan, home_, clock_));
-  return channel_.send(encode(Prepared{}));
+  return channel_.send(encode(Prepared{}), witness);
 }
 
 Status HostedSlices::open(WorkerPlan plan, SliceOpener& opener) {

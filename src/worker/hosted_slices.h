@@ -35,7 +35,8 @@ class HostedSlices {
   HostedSlices(const HostedSlices&) = delete;
   HostedSlices& operator=(const HostedSlices&) = delete;
 
-  Status prepare(const WorkerPlan& plan, SliceOpener& opener);
+  // `witness` goes to the supervisor and remains the caller's; -1: there is none.
+  Status prepare(const WorkerPlan& plan, SliceOpener& opener, int witness);
   // Opens the plan's slices. Call it after prepare(), with the same plan.
   Status open(WorkerPlan plan, SliceOpener& opener);
   // Serves until the connection ends, so it always returns an error. kUnavailable: the supervisor

@@ -25,7 +25,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 8;
+inline constexpr std::uint32_t kProtocol = 9;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // the first bytes of no other protocol
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -79,6 +79,8 @@ struct Hello {
 struct Prepare {
   WorkerPlan plan;
 };
+// The message carries a descriptor that hangs up at once when the process is killed (witness.h),
+// where the system has such.
 struct Prepared {};
 // Open the plan's slices: no earlier process holds memory any more.
 struct Open {};

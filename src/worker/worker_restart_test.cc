@@ -12,6 +12,7 @@
 
 #include "worker/child.h"
 #include "worker/testing/worker_fixture.h"
+#include "worker/witness.h"
 
 namespace causeway::worker::worker_restart_test {
 namespace {
@@ -212,6 +213,23 @@ TEST_F(WorkerRestartTest, StoppingEndsBothProcesses) {
   EXPECT_LT(clock_.now() - start, millis(1500));
   EXPECT_TRUE(gone(old) && gone(fresh));
   EXPECT_FALSE(marked("prepared", fresh));
+}
+
+// The kernel closes the socket of a killed process late; its witness ends first.
+TEST_F(WorkerRestartTest, ADeathIsNoticedBeforeTheSocketIsClosed) {
+  if (const auto witness = Witness::start(); !witness.ok()) {
+    GTEST_SKIP() << witness.error().message;
+  }
+  constexpr int kSocketMs = 5000;
+  const auto worker = start(options(1, {"--socket-ms", std::to_string(kSocketMs)}));
+  serves(*worker);
+  const Nanos killed = clock_.now();
+  ASSERT_TRUE(send(*worker, SIGKILL));
+  ASSERT_TRUE(wait_until([&] { return !slice(*worker).observe().lost.empty(); }));
+  fmt::print("noticed after {:.1f} ms\n", to_millis(clock_.now() - killed));
+  ASSERT_TRUE(serves_again(*worker));
+  EXPECT_LT(clock_.now() - killed, millis(kSocketMs / 2));
+  serves(*worker);
 }
 
 // The time of which a GPU's worker needs more: what the host's part of it takes.

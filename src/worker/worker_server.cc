@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "worker/hosted_slices.h"
+#include "worker/witness.h"
 
 namespace causeway::worker {
 namespace {
@@ -65,11 +66,14 @@ Status tell(Channel& channel, Status failed) {
 
 Status serve_worker(weights::FileDescriptor socket, const WorkerServerOptions& options,
                     SliceOpener& opener, const Clock& clock) {
+  // Without a witness the supervisor learns of this process's end later, and of nothing less.
+  const auto witness = Witness::start();
+  if (!witness.ok()) spdlog::debug("worker: {}", witness.error().message);
   CAUSEWAY_ASSIGN(const auto channel, Channel::open(std::move(socket)));
   CAUSEWAY_TRY(greet(*channel, options, clock));
   CAUSEWAY_ASSIGN(const WorkerPlan plan, await_plan(*channel, options, clock));
   HostedSlices slices(*channel, options, clock);
-  CAUSEWAY_TRY(tell(*channel, slices.prepare(plan, opener)));
+  CAUSEWAY_TRY(tell(*channel, slices.prepare(plan, opener, witness.ok() ? (*witness)->end() : -1)));
   CAUSEWAY_TRY(await_open(*channel, options, clock));
   CAUSEWAY_TRY(tell(*channel, slices.open(plan, opener)));
   leave(slices.serve());

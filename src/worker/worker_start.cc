@@ -70,8 +70,12 @@ Result<Message> Worker::State::await(Channel& channel, Nanos timeout) {
     }
     // The end of the old process is noticed when it comes.
     const Nanos look = all_ended(Nanos(0)) ? kStartPoll : kStartLook;
-    CAUSEWAY_ASSIGN(const auto received, channel.receive(std::min(left, look)));
-    if (received) return decode(received->message);
+    CAUSEWAY_ASSIGN(auto received, channel.receive(std::min(left, look)));
+    if (!received) continue;
+    CAUSEWAY_ASSIGN(Message message, decode(received->message));
+    // Its death is noticed at once, by what it hands over when it is prepared.
+    if (std::holds_alternative<Prepared>(message)) channel.watch(std::move(received->descriptor));
+    return message;
   }
   return shutting_down();
 }

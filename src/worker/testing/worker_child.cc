@@ -1,6 +1,7 @@
 // A worker's process for tests:
 //   worker_child --worker-socket FD [--version TEXT] [--misbehave KIND]
 //                [--prepare-ms N] [--open-ms N] [--marks FOLDER] [--link BYTES_PER_SECOND]
+//                [--socket-ms N: so long another process keeps its end of the socket open]
 // or what holds back the end of another process, as a driver may: once that was killed, waitpid
 // does not give it to its parent before this one has ended, with its socket:
 //   worker_child --worker-socket FD --hold PID
@@ -124,13 +125,25 @@ Status hold(int pid, int socket) {
   return {};
 }
 
+// As the kernel keeps a killed process's descriptors open while it unmaps much memory.
+Status keep_socket(int milliseconds) {
+  const pid_t keeper = ::fork();
+  if (keeper < 0) return io_error("fork", errno);
+  if (keeper > 0) return {};
+  for (const int output : {0, 1, 2}) ::close(output);  // a test's caller waits for these
+  (void)::poll(nullptr, 0, milliseconds);
+  ::_exit(0);
+}
+
 Status run(int argc, char** argv) {
   Options options{{"--version", "test"}, {"--worker-socket", ""}, {"--misbehave", ""},
                   {"--prepare-ms", "0"}, {"--open-ms", "0"},      {"--marks", ""},
-                  {"--hold", ""},        {"--link", "0"}};
+                  {"--hold", ""},        {"--link", "0"},         {"--socket-ms", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   weights::FileDescriptor socket(std::atoi(options["--worker-socket"].c_str()));
   if (!options["--hold"].empty()) return hold(std::atoi(options["--hold"].c_str()), socket.get());
+  const int socket_ms = std::atoi(options["--socket-ms"].c_str());
+  if (socket_ms > 0) CAUSEWAY_TRY(keep_socket(socket_ms));
   // A sibling may hold its end.
   (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   if (!options["--misbehave"].empty()) {
