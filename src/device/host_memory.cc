@@ -44,13 +44,15 @@ struct Mapping {
   std::byte* base = nullptr;
   Bytes bytes;
   bool hugetlb = false;
+  HostAccess access = HostAccess::kWrite;
 
   Mapping() = default;
   Mapping(Mapping&& other) noexcept
       : fd(std::exchange(other.fd, -1)),
         base(std::exchange(other.base, nullptr)),
         bytes(other.bytes),
-        hugetlb(other.hugetlb) {}
+        hugetlb(other.hugetlb),
+        access(other.access) {}
   Mapping& operator=(Mapping&&) = delete;
   ~Mapping() {
     if (base != nullptr) ::munmap(base, to_size(bytes));
@@ -141,6 +143,7 @@ Result<Mapping> map_shared(int fd, Bytes bytes, HostAccess access) {
                    std::to_string(bytes.count) + " are to be used");
   }
   Mapping mapping;
+  mapping.access = access;
   mapping.bytes = Bytes(status.st_size);
   mapping.fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (mapping.fd < 0) return io_error("copying the descriptor of shared memory", errno);
@@ -321,6 +324,11 @@ int HostMemory::file_descriptor(RegionId region) const {
 Bytes HostMemory::region_bytes(RegionId region) const {
   const std::shared_lock lock(state_->mutex);
   return state_->find(region).bytes;
+}
+
+HostAccess HostMemory::access(RegionId region) const {
+  const std::shared_lock lock(state_->mutex);
+  return state_->find(region).access;
 }
 
 Bytes HostMemory::total_bytes() const {

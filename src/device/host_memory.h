@@ -35,7 +35,7 @@ struct HostRegionOptions {
 // The access that a process has to memory that another process made.
 enum class HostAccess : std::uint8_t {
   kRead,   // a write to it is a fault
-  kWrite,  // what a GPU's driver registers
+  kWrite,  // what every GPU's driver registers; some register kRead, too
 };
 
 // Is told that a region is about to be released, while its bytes are still there (a backend that
@@ -73,6 +73,7 @@ class HostMemory {
   // The memfd, for sharing with another process. This object owns it.
   int file_descriptor(RegionId region) const;
   Bytes region_bytes(RegionId region) const;
+  HostAccess access(RegionId region) const;  // kWrite to what this object allocated
   Bytes total_bytes() const;
 
  private:

@@ -291,9 +291,8 @@ Status HostedSlices::adopt(const Attach& wanted, const weights::FileDescriptor& 
   if (card.layout.bytes != wanted.bytes) {
     return invalid_argument("its config.json changed since it was loaded: try again");
   }
-  // A GPU's driver registers only memory that may be written.
-  const auto access =
-      machine_->cuda() != nullptr ? device::HostAccess::kWrite : device::HostAccess::kRead;
+  const auto access = machine_->cuda() != nullptr ? machine_->cuda()->registered_access()
+                                                  : device::HostAccess::kRead;
   CAUSEWAY_ASSIGN(const RegionId here, home_.memory.adopt(region.get(), wanted.bytes, access));
   return home_.pool.adopt(
       wanted.model, card.layout, here,

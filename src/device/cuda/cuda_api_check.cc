@@ -105,6 +105,9 @@ static_assert(CU_GREEN_CTX_DEFAULT_STREAM == kCudaGreenDefaultStream);
 static_assert(CU_STREAM_NON_BLOCKING == kCudaStreamNonBlocking);
 static_assert(CU_MEMHOSTREGISTER_PORTABLE == kCudaRegisterPortable);
 static_assert(CU_MEMHOSTREGISTER_DEVICEMAP == kCudaRegisterDeviceMap);
+static_assert(CU_MEMHOSTREGISTER_READ_ONLY == kCudaRegisterReadOnly);
+static_assert(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED ==
+              kCudaAttributeRegistersReadOnly);
 
 }  // namespace
 }  // namespace causeway::device

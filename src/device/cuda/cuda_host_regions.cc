@@ -169,9 +169,10 @@ Result<CudaHostRegions::Piece> CudaHostRegions::register_piece(RegionId id, Rang
   CAUSEWAY_ASSIGN(CUctx_st * primary, physical.primary().with_context(what));
   const CudaScope scope(api, primary);
   CAUSEWAY_TRY(physical.check(scope.result(), "cuCtxPushCurrent").with_context(what));
+  const unsigned flags = kCudaRegisterPortable | kCudaRegisterDeviceMap |
+                         (memory_.access(id) == HostAccess::kRead ? kCudaRegisterReadOnly : 0u);
   CAUSEWAY_TRY(physical
-                   .check(api.cuMemHostRegister_v2(piece.base, to_size(piece.bytes),
-                                                   kCudaRegisterPortable | kCudaRegisterDeviceMap),
+                   .check(api.cuMemHostRegister_v2(piece.base, to_size(piece.bytes), flags),
                           "cuMemHostRegister")
                    .with_context(what));
   Status seen = physical

@@ -31,6 +31,7 @@ struct Gate {
   std::condition_variable changed;
   bool closed = false;
   int waiting = 0;
+  unsigned flags = 0;  // of the last registration
   decltype(CudaApi::cuMemHostRegister_v2) open_way = nullptr;
 } gate;
 
@@ -38,6 +39,7 @@ int register_through_gate(void* address, std::size_t bytes, unsigned flags) {
   {
     std::unique_lock lock(gate.mutex);
     ++gate.waiting;
+    gate.flags = flags;
     gate.changed.notify_all();
     gate.changed.wait_for(lock, std::chrono::seconds(60), [] { return !gate.closed; });
     --gate.waiting;
@@ -99,6 +101,23 @@ class CudaHostRegionsTest : public ::testing::Test {
   RegionId region_ = memory_.allocate({.name = "test", .bytes = kRegion}).value();
   std::span<std::byte> host_ = memory_.resolve({region_, Bytes(0)}, kRegion);
 };
+
+// The driver refuses what this process may not write, unless it is told that it only reads.
+TEST_F(CudaHostRegionsTest, WhatMayNotBeWrittenIsRegisteredForReading) {
+  ASSERT_EQ(machine_->registered_access(), HostAccess::kRead);
+  HostMemory owner;
+  const RegionId home = owner.allocate({.name = "home", .bytes = mib(4)}).value();
+  for (const HostAccess access : {HostAccess::kRead, HostAccess::kWrite}) {
+    const RegionId here = memory_.adopt(owner.file_descriptor(home), mib(4), access).value();
+    EXPECT_EQ(memory_.access(here), access);
+    ASSERT_TRUE(device_->make_reachable({here, Bytes(0)}, mib(4)).ok());
+    EXPECT_EQ((gate.flags & kCudaRegisterReadOnly) != 0, access == HostAccess::kRead);
+    ASSERT_TRUE(memory_.release(here).ok());
+  }
+  EXPECT_EQ(memory_.access(region_), HostAccess::kWrite);
+  ASSERT_TRUE(device_->make_reachable(at(Bytes(0)), mib(4)).ok());
+  EXPECT_EQ(gate.flags & kCudaRegisterReadOnly, 0u);
+}
 
 TEST_F(CudaHostRegionsTest, ACopyIsSplitAtTheBorders) {
   Random random(1);

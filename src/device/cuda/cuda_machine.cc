@@ -107,6 +107,12 @@ bool CudaMachine::reaches(int source, int target) const {
   return state_->gpus[static_cast<std::size_t>(source)]->reaches(target);
 }
 
+HostAccess CudaMachine::registered_access() const {
+  const auto reads = [](const auto& gpu) { return gpu->registers_read_only(); };
+  const bool all = std::all_of(state_->gpus.begin(), state_->gpus.end(), reads);
+  return all ? HostAccess::kRead : HostAccess::kWrite;
+}
+
 Result<Bytes> CudaMachine::free_memory(int ordinal) {
   CAUSEWAY_CHECK(ordinal >= 0 && ordinal < gpus(), "no such GPU");
   CudaPhysical& physical = *state_->gpus[static_cast<std::size_t>(ordinal)];

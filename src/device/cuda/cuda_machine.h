@@ -70,6 +70,9 @@ class CudaMachine {
   Result<CudaSmUnits> sm_units(int ordinal);
   // Whether one GPU's copies reach another's memory.
   bool reaches(int source, int target) const;
+  // Which memory of other processes (HostMemory::adopt) all of its GPUs register. What a GPU cannot
+  // write need not count as changed page by page when it is unregistered, as when a process ends.
+  HostAccess registered_access() const;
   // Free memory of a GPU, in its primary context.
   Result<Bytes> free_memory(int ordinal);
 

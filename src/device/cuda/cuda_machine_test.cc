@@ -422,6 +422,11 @@ TEST(CudaMachineMemory, ItsPeakFollowsFromItsClockAndBus) {
   EXPECT_EQ(peak_of({.memory_bus = 0}), 0);
 }
 
+TEST_F(CudaMachineTest, WhereReadingAloneIsNotRegisteredMemoryMustBeWritable) {
+  set_up({.read_only = false});
+  EXPECT_EQ(machine_->registered_access(), HostAccess::kWrite);
+}
+
 TEST_F(CudaMachineTest, SparesCountAsUsedUntilTheyAreTrimmed) {
   set_up({.memory = mib(16)});
   EXPECT_EQ(machine_->free_memory(0).value(), mib(8));  // four extents are held

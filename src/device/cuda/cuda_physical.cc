@@ -34,17 +34,20 @@ Status CudaPhysical::ask(int count) {
   int maps = 0;
   int virtual_memory = 0;
   int memory_operations = 0;
+  int read_only = 0;
   int memory_clock = 0;
   int memory_bus = 0;
   CAUSEWAY_TRY(attribute(kCudaAttributeSms, sms_));
   CAUSEWAY_TRY(attribute(kCudaAttributeMapsHostMemory, maps));
   CAUSEWAY_TRY(attribute(kCudaAttributeVirtualMemory, virtual_memory));
   CAUSEWAY_TRY(attribute(kCudaAttributeStreamMemoryOperations, memory_operations));
+  CAUSEWAY_TRY(attribute(kCudaAttributeRegistersReadOnly, read_only));
   CAUSEWAY_TRY(attribute(kCudaAttributeMemoryClock, memory_clock));
   CAUSEWAY_TRY(attribute(kCudaAttributeMemoryBus, memory_bus));
   memory_peak_ = peak_of(memory_clock, memory_bus);
   maps_host_memory_ = maps != 0;
   waits_for_memory_ = maps_host_memory_ && memory_operations != 0;
+  registers_read_only_ = maps_host_memory_ && read_only != 0;
   if (virtual_memory == 0) {
     return unsupported(label_ + " has no virtual memory management, which arenas need");
   }

@@ -43,6 +43,8 @@ class CudaPhysical {
   // In bytes a second; zero where the driver does not say.
   double memory_peak() const { return memory_peak_; }
   bool maps_host_memory() const { return maps_host_memory_; }
+  // Whether it registers memory that this process may not write (HostAccess::kRead).
+  bool registers_read_only() const { return registers_read_only_; }
   // Whether its streams can wait for and write a word of host memory.
   bool waits_for_memory() const { return waits_for_memory_; }
   // Whether this GPU can read and write the memory of GPU `other`; true for itself.
@@ -99,6 +101,7 @@ class CudaPhysical {
   double memory_peak_ = 0;
   bool maps_host_memory_ = false;
   bool waits_for_memory_ = false;
+  bool registers_read_only_ = false;
   std::vector<bool> reaches_;
 
   mutable std::mutex mutex_;  // guards what follows

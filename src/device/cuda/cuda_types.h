@@ -73,6 +73,7 @@ inline constexpr int kCudaCompatNotSupported = 804;
 inline constexpr int kCudaAttributeSms = 16;
 inline constexpr int kCudaAttributeMapsHostMemory = 19;
 inline constexpr int kCudaAttributeVirtualMemory = 102;
+inline constexpr int kCudaAttributeRegistersReadOnly = 113;
 inline constexpr int kCudaAttributeStreamMemoryOperations = 122;  // of 64 bits, so of 32, too
 inline constexpr int kCudaAllocationPinned = 1;
 inline constexpr int kCudaLocationDevice = 1;
@@ -86,5 +87,6 @@ inline constexpr unsigned kCudaWaitGreaterOrEqual = 0;
 inline constexpr unsigned kCudaWriteDefault = 0;
 inline constexpr unsigned kCudaRegisterPortable = 1;
 inline constexpr unsigned kCudaRegisterDeviceMap = 2;
+inline constexpr unsigned kCudaRegisterReadOnly = 8;
 
 }  // namespace causeway::device

@@ -70,6 +70,7 @@ struct FakeCudaEntries {
       case kCudaAttributeSms: *value = options.sms; break;
       case kCudaAttributeMemoryClock: *value = options.memory_clock; break;
       case kCudaAttributeMemoryBus: *value = options.memory_bus; break;
+      case kCudaAttributeRegistersReadOnly: *value = options.read_only ? 1 : 0; break;
       case kCudaAttributeStreamMemoryOperations: *value = options.memory_operations ? 1 : 0; break;
       default: *value = 1;
     }
@@ -235,8 +236,11 @@ struct FakeCudaEntries {
     driver->enqueue(stream, [=] { return std::memset(pointer(target), value, bytes) != nullptr; });
     return 0;
   }
-  static int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned) {
+  static int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) {
     const Lock lock(driver->mutex_);
+    if ((flags & kCudaRegisterReadOnly) != 0 && !driver->options_.read_only) {
+      return kCudaNotSupported;
+    }
     if (const int result = driver->enter("cuMemHostRegister_v2")) return result;
     if (!driver->current_is(nullptr)) return kInvalidContext;
     const auto begin = reinterpret_cast<CudaDevicePointer>(address);

@@ -33,6 +33,7 @@ struct FakeCudaOptions {
   int memory_bus = 5'120;        // bits
   bool peers = true;
   bool memory_operations = true;  // streams wait for words of memory
+  bool read_only = true;          // memory that may not be written is registered
   int polls_until_ready = 2;      // queries that an event or stream answers with "not ready" first
   int driver_version = kCudaVersionMin;
 };
