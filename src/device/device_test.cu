@@ -507,6 +507,53 @@ TEST_F(GpuTest, CopiesAndKernelsCrossTheBordersOfPieces) {
   EXPECT_EQ(wrong, 0);
 }
 
+// As a worker has models' homes: another's memory, mapped for reading, in pieces.
+TEST_F(GpuTest, WhatIsRegisteredForReadingIsCopiedAndReadInPlace) {
+  if (machine_->registered_access() != HostAccess::kRead) GTEST_SKIP() << "not on this GPU";
+  Random random(9);
+  for (auto& byte : host_) byte = static_cast<std::byte>(random.bits());
+  HostMemory reader;
+  auto machine = CudaMachine::create(load_cuda_api().value(), {}, clock_, reader).value();
+  auto device = machine->open({.name = "reader", .arena_bytes = gib(1)}).value();
+  const RegionId home =
+      reader.adopt(memory_.file_descriptor(region_), mib(64), HostAccess::kRead).value();
+  for (Bytes at; at < mib(64); at += mib(4)) {
+    ASSERT_TRUE(device->make_reachable({home, at}, mib(4)).ok());
+  }
+  {
+    const Extents extents = device->arena().allocate(2, Arena::End::kLow).value();
+    const auto stream = device->make_stream("s").value();
+    const RegionId target = reader.allocate({.name = "target", .bytes = mib(64)}).value();
+    const std::span<std::byte> result = reader.resolve({target, Bytes(0)}, mib(64));
+    const Copy in{MemoryAddress::in_arena(device->id(), Bytes(0)),
+                  MemoryAddress::in_host({home, Bytes(0)}), mib(32)};
+    const Copy out{MemoryAddress::in_host({target, Bytes(0)}),
+                   MemoryAddress::in_arena(device->id(), Bytes(0)), mib(32)};
+    ASSERT_TRUE(stream->copy({&in, 1}, CopyPriority::kStep).ok());
+    ASSERT_TRUE(stream->copy({&out, 1}, CopyPriority::kStep).ok());
+    ASSERT_TRUE(stream->synchronize(kPatience).ok());
+    EXPECT_EQ(std::memcmp(result.data(), host_.data(), 32 << 20), 0);
+
+    constexpr int kCount = 8 << 20;  // words: 32 MiB, across the borders of pieces
+    const auto seen = cuda_address_of(*device, {home, mib(32)}, mib(32));
+    ASSERT_TRUE(seen.ok()) << seen.error().message;
+    ASSERT_TRUE(cuda_enqueue(*stream, [&](CUstream_st* s) {
+                  testing::add_one(s, reinterpret_cast<const unsigned*>(*seen),
+                                   reinterpret_cast<unsigned*>(extents.data()), kCount);
+                  return launched();
+                }).ok());
+    ASSERT_TRUE(stream->copy({&out, 1}, CopyPriority::kStep).ok());
+    ASSERT_TRUE(stream->synchronize(kPatience).ok());
+    const auto* had = reinterpret_cast<const unsigned*>(host_.data()) + (8 << 20);
+    const auto* words = reinterpret_cast<const unsigned*>(result.data());
+    int wrong = 0;
+    for (int i = 0; i < kCount; ++i) wrong += words[i] != had[i] + 1;
+    EXPECT_EQ(wrong, 0);
+  }
+  device.reset();
+  ASSERT_TRUE(reader.release(home).ok());
+}
+
 TEST_F(GpuTest, RegistrationInPieces) {
   for (const Bytes piece : {mib(4), mib(64), mib(256)}) {
     std::vector<double> rates;

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "device/cuda/cuda_device.h"
@@ -164,13 +166,23 @@ class CudaSlice final : public Slice {
 };
 
 Status CudaSlice::open(std::span<const CudaCandidate> candidates, engine::OutputSink& sink) {
-  CAUSEWAY_TRY(open_device());
-  CAUSEWAY_TRY(choose(candidates));
-  CAUSEWAY_TRY(make_workspace());
-  CAUSEWAY_TRY(make_frames());
-  CAUSEWAY_TRY(make_estate());
-  CAUSEWAY_TRY(make_twins());
-  return start_engine(sink);
+  std::string took;
+  const auto part = [&](const char* name, const auto& make) -> Status {
+    const Nanos began = machine_.clock().now();
+    CAUSEWAY_TRY(make());
+    const double length = to_millis(machine_.clock().now() - began);
+    took += fmt::format("{}{} {:.0f}", took.empty() ? "" : ", ", name, length);
+    return {};
+  };
+  CAUSEWAY_TRY(part("context", [&] { return open_device(); }));
+  CAUSEWAY_TRY(part("plan", [&] { return choose(candidates); }));
+  CAUSEWAY_TRY(part("workspace", [&] { return make_workspace(); }));
+  CAUSEWAY_TRY(part("KV", [&] { return make_frames(); }));
+  CAUSEWAY_TRY(part("weights", [&] { return make_estate(); }));
+  CAUSEWAY_TRY(part("KV in host memory", [&] { return make_twins(); }));
+  CAUSEWAY_TRY(part("engine", [&] { return start_engine(sink); }));
+  spdlog::info("{}: a slice is open; ms by part: {}", gpu_.name, took);
+  return {};
 }
 
 Status CudaSlice::check_part() const {

@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "base/result.h"
 #include "weights/file.h"

@@ -6,7 +6,8 @@ Writes figures as `causeway bench` does: who kept the targets, and how long the 
 With --simulated also how far the simulator is from that. With --baseline also on the first of the
 slices with other options, such as "--switching reload" or "--isolate". With --kills also from a
 worker process that is killed (kill -9) so often meanwhile: how long it took to serve again, and each
-part of that. With --keep the reports of `causeway replay` stay in a folder.
+part of that. With --keep the reports of `causeway replay` stay in a folder, and the log of the
+server whose workers were killed as killed.log.
 CAUSEWAY_BINARY and CAUSEWAY_TEST_DEVICE as in running_server.py.
 """
 
@@ -165,6 +166,8 @@ def restarts(arguments, folder):
     """Of a worker that is killed: what its log lines say, the median and the worst."""
     kv_host = KILLED_KV[1 if arguments.tiny else 0]
     report, log = replay(arguments, folder, "all", (*KILLED, kv_host), arguments.kills)
+    if arguments.keep:
+        (arguments.keep / "killed.log").write_text("".join(log), encoding="utf-8")
     seen = report["all"]
     if seen["failed"]:
         print(f"{seen['failed']} failed: {report['errors']}; the first: {seen['first_error']}")

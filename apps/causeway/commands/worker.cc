@@ -1,6 +1,7 @@
 // `causeway worker`: the process in which the server has slices run (docs/design/worker.md).
 #include "worker/worker_server.h"
 
+#include "base/log.h"
 #include "commands/command.h"
 #include "slice/cuda_slice.h"
 #include "slice/host_slice.h"
@@ -20,11 +21,18 @@ class Opener final : public worker::SliceOpener {
     if (plan.backend == worker::Backend::kHost) {
       return slice::Machine::open_host({}, {.leased = plan.leases()}, home, clock);
     }
+    const Nanos began = clock.now();
     CAUSEWAY_ASSIGN(auto machine,
                     slice::Machine::open_gpus(
                         {.choice = slice::LinkChoice::kOwn, .leased = plan.leases()}, home, clock));
+    const Nanos driven = clock.now();
     CAUSEWAY_TRY(slice::warm_up_cuda(*machine, plan.gpu));
+    const Nanos warm = clock.now();
     candidates_ = candidates(plan);
+    spdlog::info(
+        "worker: prepared; ms by part: driver {:.0f}, context and library {:.0f}, "
+        "models' configs {:.0f}",
+        to_millis(driven - began), to_millis(warm - driven), to_millis(clock.now() - warm));
     return machine;
   }
 
