@@ -41,7 +41,7 @@ bool keep_only(int one, int other) {
 }
 
 // `told` stays open in this thread's table until the thread ends.
-void witness(int stop, int told, std::promise<int>& ready) {
+void witness(int stop, int told, std::promise<int> ready) {
   const bool alone = keep_only(stop, told);
   ready.set_value(alone ? 0 : errno);
   char byte = 0;
@@ -60,17 +60,16 @@ Result<std::pair<FileDescriptor, FileDescriptor>> make_pipe() {
 Result<std::unique_ptr<Witness>> Witness::start() {
   CAUSEWAY_ASSIGN(auto stop, make_pipe());
   CAUSEWAY_ASSIGN(auto told, make_pipe());
-  std::promise<int> ready;
+  std::promise<int> ready;  // the thread's own, which may still be in it when it is heard
+  std::future<int> heard = ready.get_future();
   std::thread thread;
   try {
-    thread = std::thread([&ready, stop = stop.first.get(), told = told.second.get()] {
-      witness(stop, told, ready);
-    });
+    thread = std::thread(witness, stop.first.get(), told.second.get(), std::move(ready));
   } catch (const std::system_error& error) {
     return exhausted(std::string("cannot start a thread: ") + error.what());
   }
   // The ends that only the thread is to have are closed behind this, in the other threads' table.
-  if (const int failure = ready.get_future().get(); failure != 0) {
+  if (const int failure = heard.get(); failure != 0) {
     thread.join();
     return unsupported("no thread may have descriptors of its own here: error " +
                        std::to_string(failure));
