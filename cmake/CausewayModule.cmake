@@ -25,6 +25,8 @@ set(kLongModuleTests device_test model_test simulate_test slice_test transfer_te
 # OPTIMIZED_WHERE_TESTED: likewise, but for the thread sanitizer, which runs few of its tests or none.
 # NO_THREADS: no file of the module starts a thread, so that its tests would prove nothing under the
 # thread sanitizer, and are not built there. That no file names one is checked here.
+# In a build with CAUSEWAY_LEAN the test programs of modules that are not OPTIMIZED are left out, since the
+# sanitizers' lanes run them and their random cases are few; and `all` is without programs for GPUs.
 # THREADED_TESTS: the test program of the thread sanitizer is made of these files alone, because one
 # thread runs in the module's other tests. That no other test names one is checked here.
 function(causeway_module name)
@@ -34,6 +36,10 @@ function(causeway_module name)
     set(arg_OPTIMIZED TRUE)
   endif()
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
+  set(run_here TRUE)
+  if(CAUSEWAY_LEAN AND NOT arg_OPTIMIZED)
+    set(run_here FALSE)
+  endif()
   if(arg_EXCLUDE)
     list(FILTER all EXCLUDE REGEX "${arg_EXCLUDE}")
   endif()
@@ -91,6 +97,7 @@ function(causeway_module name)
     get_filename_component(stem ${program} NAME_WE)
     string(REGEX REPLACE "_(test|bench)$" "_gpu_\\1" stem ${stem})
     add_executable(${stem} ${program})
+    causeway_elsewhere(${stem})
     target_link_libraries(${stem} PRIVATE ${target} ${arg_LINK_PRIVATE} CUDA::cublas)
     if(cuda_helpers)
       target_link_libraries(${stem} PRIVATE ${target}_gpu_testing)
@@ -111,10 +118,11 @@ function(causeway_module name)
     _causeway_module_tests("${arg_OPTIMIZED}" ${target}_testing)
     # A test program takes the helpers that it names, not their neighbours' test suites.
     causeway_apart(${target}_testing)
+    causeway_elsewhere(${target}_testing)  # where no test here needs them
     add_library(causeway::${name}_testing ALIAS ${target}_testing)
     list(APPEND arg_LINK_TEST ${target}_testing)
   endif()
-  if(tests AND CAUSEWAY_TESTS)
+  if(tests AND CAUSEWAY_TESTS AND run_here)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${target} ${arg_LINK_TEST} ${arg_LINK_PRIVATE}
                           GTest::gmock GTest::gtest_main)
@@ -135,6 +143,7 @@ function(causeway_module name)
   endif()
   if(benches AND CAUSEWAY_BENCHMARKS)
     add_executable(${name}_bench ${benches})
+    causeway_elsewhere(${name}_bench)
     target_link_libraries(${name}_bench PRIVATE ${target} ${arg_LINK_PRIVATE}
                           benchmark::benchmark benchmark::benchmark_main)
   endif()
@@ -180,6 +189,13 @@ function(_causeway_device_code out file)
     set_property(GLOBAL PROPERTY "causeway_device_code_${file}" ${device})
   endif()
   set(${out} ${device} PARENT_SCOPE)
+endfunction()
+
+# Targets that no test of scripts/test needs, or one of another of its lanes.
+function(causeway_elsewhere)
+  if(CAUSEWAY_LEAN)
+    set_target_properties(${ARGN} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
 
 function(_causeway_module_tests optimized target)
