@@ -46,14 +46,18 @@ bool alike(const std::vector<weights::WeightView>& a, const std::vector<weights:
 
 }  // namespace
 
-bool EngineCore::State::is_calm() const {
+bool EngineCore::State::awaits_two_steps() const {
   if (border || rotation || hung || !lost.empty() || awaits_memory()) return false;
   const StepLane& lane = lanes[0];
   if (lanes[1].in_flight() > 0 || lane.in_flight_max != kStepsInFlightMax) return false;
   if (lane.in_flight() != kStepsInFlightMax || !outputs.empty() || weights_look) return false;
-  const StepInFlight& first = lane.at(lane.ended);
-  const StepInFlight& second = lane.at(lane.ended + 1);
-  if (!first.refused.empty() || !second.refused.empty()) return false;
+  return lane.oldest().refused.empty() && lane.newest().refused.empty();
+}
+
+bool EngineCore::State::is_calm() const {
+  if (!awaits_two_steps()) return false;
+  const StepInFlight& first = lanes[0].oldest();
+  const StepInFlight& second = lanes[0].newest();
   const ModelId model = first.decision.model;
   if (second.decision.model != model || models.at(model).switching) return false;
   if (cache != nullptr && cache->knows(model)) {
@@ -71,23 +75,60 @@ std::int64_t EngineCore::State::calm_steps() const {
   const StepLane& lane = lanes[0];
   const StepInFlight& first = lane.at(lane.ended);
   const StepInFlight& second = lane.at(lane.ended + 1);
+  if (first.sequences != second.sequences) return 0;
+  const std::int64_t steps = steps_before_ends(first);
+  return steps >= 1 && frames_wanted(second, steps) <= kv.counts().available() ? steps : 0;
+}
+
+// The steps in flight sample two of a sequence's tokens. The step that samples its last token ends
+// it, and so differs from those before.
+std::int64_t EngineCore::State::steps_before_ends(const StepInFlight& step) const {
   std::int64_t steps = INT64_MAX;
-  for (std::size_t i = 0; i < first.sequences.size(); ++i) {
-    const Sequence* sequence = first.sequences[i];
-    if (sequence == nullptr || second.sequences[i] != sequence) return 0;
-    if (!is_plain(*sequence)) return 0;
-    // The steps in flight sample two of its tokens. The step that samples its last token ends it,
-    // and so differs from those before.
+  for (const Sequence* sequence : step.sequences) {
+    if (sequence == nullptr || !is_plain(*sequence)) return 0;
     const std::int64_t left = sequence->request.max_tokens.count - sequence->output_tokens();
     steps = std::min(steps, left - kStepsInFlightMax);
   }
-  if (steps < 1) return 0;
+  return steps;
+}
+
+std::int64_t EngineCore::State::frames_wanted(const StepInFlight& step, std::int64_t steps) const {
   std::int64_t frames = 0;
-  for (const schedule::Run& run : second.decision.runs) {
+  for (const schedule::Run& run : step.decision.runs) {
     frames += kv.frames_to_grow(run.request, run.context + run.tokens + Tokens(steps));
   }
   CAUSEWAY_DCHECK(frames >= 0, "calm steps give frames back");
-  return frames <= kv.counts().available() ? steps : 0;
+  return frames;
+}
+
+bool EngineCore::State::take_turns() const {
+  if (!awaits_two_steps()) return false;
+  const StepInFlight& first = lanes[0].oldest();
+  const StepInFlight& second = lanes[0].newest();
+  if (!scheduler.take_turns(first.decision, second.decision)) return false;
+  if (cache != nullptr && (asked.size() != 2 || !cache->residency().quiet_until())) return false;
+  return std::all_of(lanes[0].steps.begin(), lanes[0].steps.end(), [this](const auto& step) {
+    const ModelId model = step.decision.model;
+    const ModelEntry& entry = models.at(model);
+    if (entry.switching || entry.arrived > 0 || !step.weights.empty()) return false;
+    if (cache != nullptr && !(asked.contains(model) && cache->residency().all_cached(model))) {
+      return false;
+    }
+    // The time of a first token counts, too.
+    return std::all_of(step.sequences.begin(), step.sequences.end(), [](const Sequence* one) {
+      return one != nullptr && one->output_tokens() > 0;
+    });
+  });
+}
+
+std::int64_t EngineCore::State::calm_turns() const {
+  if (!take_turns()) return 0;
+  const StepInFlight& first = lanes[0].oldest();
+  const StepInFlight& second = lanes[0].newest();
+  const std::int64_t turns = std::min(steps_before_ends(first), steps_before_ends(second));
+  if (turns < 1) return 0;
+  const std::int64_t frames = frames_wanted(first, turns) + frames_wanted(second, turns);
+  return frames <= kv.counts().available() ? turns : 0;
 }
 
 std::int64_t EngineCore::State::prompt_tokens_of(const StepInFlight& step) const {
@@ -108,18 +149,7 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
   CAUSEWAY_DCHECK(first.sequences.size() == second.decision.runs.size(),
                   "both steps are of the same sequences");
   const StepId last_done(first.id.value + steps - 1), in_flight(first.id.value + steps);
-  for (std::size_t i = 0; i < first.sequences.size(); ++i) {
-    Sequence& sequence = *first.sequences[i];
-    const schedule::Run& run = second.decision.runs[i];
-    const RequestId id = run.request;
-    CAUSEWAY_CHECK(kv.grow(id, run.context + run.tokens + Tokens(steps)), "calm steps lack frames");
-    for (std::int64_t n = 0; n < steps; ++n) {
-      sequence.tokens.push_back(sampled(id, std::ssize(sequence.tokens)));
-    }
-    // The step that is in flight computes the last of them.
-    const std::span<const TokenId> known(sequence.tokens);
-    kv.commit(id, known.first(known.size() - 1), last_done);
-  }
+  add_calm_tokens(second, steps, last_done, sampled);
   kv.step_done(last_done, in_flight);
   for (const Sequence* sequence : first.sequences) {
     kv.commit(sequence->request.id, sequence->tokens, in_flight);
@@ -133,6 +163,57 @@ void EngineCore::State::run_calm_steps(std::int64_t steps, Nanos last_end,
   }
   if (steps % kStepsInFlightMax != 0) std::swap(first, second);
   CAUSEWAY_DCHECK(lane.in_flight() == kStepsInFlightMax, "two steps stay in flight");
+  lane.ended += steps;
+  lane.started += steps;
+  steps_started += steps;
+}
+
+// To each of the step's sequences. The step that is then in flight computes the last of them.
+void EngineCore::State::add_calm_tokens(const StepInFlight& step, std::int64_t count,
+                                        StepId last_done, const SampledTokens& sampled) {
+  for (std::size_t i = 0; i < step.sequences.size(); ++i) {
+    Sequence& sequence = *step.sequences[i];
+    const schedule::Run& run = step.decision.runs[i];
+    const RequestId id = run.request;
+    CAUSEWAY_CHECK(kv.grow(id, run.context + run.tokens + Tokens(count)), "calm steps lack frames");
+    for (std::int64_t n = 0; n < count; ++n) {
+      sequence.tokens.push_back(sampled(sequence.request, std::ssize(sequence.tokens)));
+    }
+    const std::span<const TokenId> known(sequence.tokens);
+    kv.commit(id, known.first(known.size() - 1), last_done);
+  }
+}
+
+// After an odd number of turns the models have changed places in the lane. Of the last two steps
+// that have ended the first was of the model whose step is now the second in flight.
+void EngineCore::State::run_calm_turns(std::span<const Nanos> ends, const SampledTokens& sampled) {
+  const std::int64_t steps = std::ssize(ends), turns = steps / 2;
+  StepLane& lane = lanes[0];
+  StepInFlight& first = lane.oldest();
+  StepInFlight& second = lane.newest();
+  const StepId first_id(first.id.value + steps), second_id(second.id.value + steps);
+  const StepId last_done(first_id.value - 1);
+  for (const StepInFlight* step : {&first, &second}) {
+    add_calm_tokens(*step, turns, last_done, sampled);
+  }
+  if (turns % 2 != 0) {
+    std::swap(first, second);
+    for (const StepInFlight* step : {&first, &second}) {
+      for (Sequence* sequence : step->sequences) std::swap(sequence->runs[0], sequence->runs[1]);
+    }
+  }
+  first.id = first_id;
+  second.id = second_id;
+  kv.step_done(last_done, first_id);
+  for (StepInFlight* step : {&first, &second}) {
+    for (const Sequence* sequence : step->sequences) {
+      kv.commit(sequence->request.id, sequence->tokens, step->id);
+    }
+    step->started = ends.back();
+    for (schedule::Run& run : step->decision.runs) run.context += Tokens(turns);
+  }
+  scheduler.repeat_step(second.decision, turns, ends[ends.size() - 2]);
+  scheduler.repeat_step(first.decision, turns, ends.back());
   lane.ended += steps;
   lane.started += steps;
   steps_started += steps;
@@ -321,12 +402,49 @@ std::optional<Nanos> EngineCore::calm_until() const {
   return state_->cache == nullptr ? std::nullopt : state_->cache->residency().quiet_until();
 }
 
+std::int64_t EngineCore::calm_turns() const { return state_->calm_turns(); }
+
+namespace {
+
+void list_requests(const StepInFlight& step, std::vector<RequestId>& requests) {
+  requests.clear();
+  for (const schedule::Run& run : step.decision.runs) requests.push_back(run.request);
+}
+
+}  // namespace
+
 void EngineCore::calm_requests(std::vector<RequestId>& requests) const {
   CAUSEWAY_DCHECK(state_->lanes[0].in_flight() > 0, "calm steps are in flight");
-  requests.clear();
-  for (const schedule::Run& run : state_->lanes[0].oldest().decision.runs) {
-    requests.push_back(run.request);
-  }
+  list_requests(state_->lanes[0].oldest(), requests);
+}
+
+void EngineCore::turn_requests(std::vector<RequestId>& first,
+                               std::vector<RequestId>& second) const {
+  CAUSEWAY_DCHECK(state_->lanes[0].in_flight() == 2, "one step of each model is in flight");
+  list_requests(state_->lanes[0].oldest(), first);
+  list_requests(state_->lanes[0].newest(), second);
+}
+
+void EngineCore::run_calm_turns(std::span<const Nanos> ends, Nanos busy,
+                                const SampledTokens& sampled) {
+  State& state = *state_;
+  const std::int64_t turns = std::ssize(ends) / 2;
+  CAUSEWAY_CHECK(turns >= 1 && std::ssize(ends) == 2 * turns, "two steps end in a turn");
+  CAUSEWAY_DCHECK(turns <= state.calm_turns(), "these turns are not alike");
+  state.run_calm_turns(ends, sampled);
+  state.device_busy += busy;
+  const auto passed = [&](const StepInFlight& step, Nanos last_end) {
+    const ModelId model = step.decision.model;
+    request::Observation& counters = state.models.at(model).counters;
+    counters.steps += turns;
+    counters.generated_tokens += turns * std::ssize(step.decision.runs);
+    if (state.cache == nullptr) return;
+    std::vector<weights::WeightView> views;
+    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(), "calm turns read what is there");
+    state.cache->step_begins(model, views);
+  };
+  passed(state.lanes[0].newest(), ends[ends.size() - 2]);
+  passed(state.lanes[0].oldest(), ends.back());
 }
 
 void EngineCore::run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,

@@ -276,8 +276,19 @@ class EngineCore::State {
   // Fast-forward; defined in core_calm.cc.
   bool has_room_alone(const Alone& alone) const;
   void end_alone(Sequence& sequence, const AloneSteps& steps);
+  // Whether two steps are in flight that were not refused, and only their ends are awaited.
+  bool awaits_two_steps() const;
   bool is_calm() const;
   std::int64_t calm_steps() const;
+  // How many times the step may be followed by one like it before one of its sequences ends.
+  std::int64_t steps_before_ends(const StepInFlight& step) const;
+  // How many frames that takes.
+  std::int64_t frames_wanted(const StepInFlight& step, std::int64_t steps) const;
+  bool take_turns() const;
+  std::int64_t calm_turns() const;
+  void run_calm_turns(std::span<const Nanos> ends, const SampledTokens& sampled);
+  void add_calm_tokens(const StepInFlight& step, std::int64_t count, StepId last_done,
+                       const SampledTokens& sampled);
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
   void run_calm_steps(std::int64_t steps, Nanos last_end, const SampledTokens& sampled);
   // The number of prompt tokens that the step computes.

@@ -133,10 +133,21 @@ class EngineCore {
   // Has the effect of `steps` calm steps, at most calm_steps(). The last one ends at `last_end`,
   // and the device was busy for `busy` with all of them. sampled(request, place) gives the token at
   // that place of the request's sequence. There are no outputs.
-  using SampledTokens = std::function<TokenId(RequestId, std::int64_t place)>;
+  using SampledTokens = std::function<TokenId(const request::Request&, std::int64_t place)>;
   void run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy, const SampledTokens& sampled);
   // Fills `requests` with those that get a token of each calm step.
   void calm_requests(std::vector<RequestId>& requests) const;
+  // The same where two models take turns: one step of each is in flight, and decodes all sequences
+  // of its model. In a calm turn both end, and each model is stepped once more, the second first:
+  //
+  //   A B │ B A │ A B │ B A …
+  //
+  // Returns how many of the next turns are calm.
+  std::int64_t calm_turns() const;
+  // The steps of at most calm_turns() turns have ended, at these times.
+  void run_calm_turns(std::span<const Nanos> ends, Nanos busy, const SampledTokens& sampled);
+  // Those that get a token in each turn, of the step that ends first, and of the other one.
+  void turn_requests(std::vector<RequestId>& first, std::vector<RequestId>& second) const;
 
   // A request that comes to an idle core, and is answered before anything else is asked of the
   // core.

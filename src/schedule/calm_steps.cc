@@ -1,7 +1,8 @@
 // Steps that are alike (docs/design/simulate.md, fast-forward).
-#include "schedule/scheduler_state.h"
+#include <algorithm>
 
 #include "base/dcheck.h"
+#include "schedule/scheduler_state.h"
 
 namespace causeway::schedule {
 
@@ -10,17 +11,29 @@ bool Scheduler::varies_with_time() const {
   return state.rotation || state.traits.varies_with_time || state.options.chunk.automatic;
 }
 
+bool Scheduler::State::gives_tokens(const Decision& decision) const {
+  return std::all_of(decision.runs.begin(), decision.runs.end(), [this](const Run& run) {
+    const Slot& slot = table[static_cast<SlotIndex>(run.sequence.value)];
+    const bool runs_on = slot.live && slot.facts.running && !slot.voided;
+    return runs_on && run.tokens.count == 1 && run.samples;
+  });
+}
+
 bool Scheduler::only_decodes(const Decision& decision) const {
   const State& state = *state_;
   if (varies_with_time()) return false;
   if (state.put_off || state.waiting_total > 0 || state.streamed > 0) return false;
-  if (std::ssize(decision.runs) != state.running_total) return false;
-  for (const Run& run : decision.runs) {
-    const Slot& slot = state.table[static_cast<SlotIndex>(run.sequence.value)];
-    if (!slot.live || !slot.facts.running || slot.voided) return false;
-    if (run.tokens.count != 1 || !run.samples) return false;
-  }
-  return true;
+  return std::ssize(decision.runs) == state.running_total && state.gives_tokens(decision);
+}
+
+bool Scheduler::take_turns(const Decision& first, const Decision& second) const {
+  const State& state = *state_;
+  if (varies_with_time()) return false;
+  if (state.put_off || state.waiting_total > 0 || state.streamed > 0) return false;
+  if (first.model == second.model) return false;
+  CAUSEWAY_DCHECK(!first.runs.empty() && !second.runs.empty(), "a step in flight computes");
+  const std::int64_t runs = std::ssize(first.runs) + std::ssize(second.runs);
+  return runs == state.running_total && state.gives_tokens(first) && state.gives_tokens(second);
 }
 
 void Scheduler::repeat_step(const Decision& decision, std::int64_t times, Nanos last_end) {

@@ -163,6 +163,8 @@ class Scheduler::State {
   Status check_settling() const;
   // Whether all running sequences of the model are held and a step of it is in flight.
   bool awaits_held(const ModelQueue& queue) const;
+  // Whether the decision does nothing but give running sequences their next tokens.
+  bool gives_tokens(const Decision& decision) const;
   // Fills model_order with the models that have sequences, in the order of stepping.
   void order_models(Nanos now);
   void order_models_by_lag(Nanos now);

@@ -89,6 +89,14 @@ Nanos FleetSlices::next_of(const Entry& entry) {
   return std::max(entry.slice->next_event().value_or(kNever), entry.paused_until);
 }
 
+Nanos FleetSlices::pass_until(Entry& entry, Nanos at) {
+  entry.clock.set(at);
+  const Nanos last = pass(entry);
+  entry.times->next = next_of(entry);
+  entry.knows_ends = false;
+  return last;
+}
+
 Nanos FleetSlices::pass(Entry& entry) {
   const SimulatedSlice::Passed passed = entry.slice->catch_up();
   if (passed.ends.empty()) return Nanos(0);
@@ -209,7 +217,9 @@ void FleetSlices::record(const Entry& entry, const request::Output& output, Nano
 
 void FleetSlices::record(Entry& entry, const SimulatedSlice::Passed& passed) {
   CAUSEWAY_CHECK(recorder_ != nullptr, "a slice stays behind whose answers are not recorded");
-  recorder_->record_tokens(passed.requests, passed.ends, entry.thread);
+  for (const auto& [requests, at] : passed.tokens) {
+    recorder_->record_tokens(requests, at, entry.thread);
+  }
   entry.steps_passed += std::ssize(passed.ends);
 }
 
@@ -230,14 +240,9 @@ bool FleetSlices::make_up(Entry& entry, const Moment& moment) {
 bool FleetSlices::make_up_to_now(Entry& entry, const Moment& moment) {
   while (true) {
     if (entry.slice->runs_alone() && entry.times->next.load() > moment.now) join_alone(entry);
+    if (!entry.starts && entry.times->next.load() > moment.now) pass_until(entry, moment.now);
     if (!entry.starts && entry.times->next.load() >= moment.now) break;
     run_event(entry);
-  }
-  if (entry.times->next.load() > moment.now) {
-    entry.clock.set(moment.now);
-    pass(entry);
-    entry.times->next = next_of(entry);
-    entry.knows_ends = false;
   }
   return make_up(entry, moment);
 }
@@ -404,6 +409,7 @@ void FleetSlices::set_due(std::size_t index) {
 
 Nanos FleetSlices::finish(Nanos until) {
   stop_helping();
+  const Nanos end = std::max(now_, until + Nanos(1));
   Nanos last = now_;
   for (Entry& entry : slices_) {
     if (!entry.slice) continue;
@@ -411,12 +417,11 @@ Nanos FleetSlices::finish(Nanos until) {
     if (make_up_to_now(entry, moment_of(entry))) run_event(entry);
     while (true) {
       if (entry.slice->runs_alone()) join_alone(entry);
-      if (entry.times->next.load() > until) break;
+      if (entry.times->next.load() >= end) last = std::max(last, pass_until(entry, end));
+      if (entry.times->next.load() >= end) break;
       run_event(entry);
       last = std::max(last, entry.clock.now());
     }
-    entry.clock.set(std::max(now_, until + Nanos(1)));
-    last = std::max(last, pass(entry));
   }
   return last;
 }

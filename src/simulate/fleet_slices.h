@@ -194,6 +194,8 @@ class FleetSlices {
   // Passes the steps that need not be simulated one by one, up to the slice's clock. Returns when
   // the last of them ended.
   Nanos pass(Entry& entry);
+  // The same up to `at`, which may leave a step that ended before: it is the slice's next event.
+  Nanos pass_until(Entry& entry, Nanos at);
   // The slice has started what it can: finds when it must be simulated next.
   void look_ahead(Entry& entry);
   void look_at_ends(Entry& entry);

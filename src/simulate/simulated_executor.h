@@ -167,6 +167,11 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // Has the effect of these steps ending at the times that repeated_ends() gave: each was waited
   // for, and as many new ones were submitted.
   void repeat(std::span<const Nanos> ends, Nanos next_end);
+  // The same where two models take turns (EngineCore::calm_turns()): the ends of the steps of so
+  // many turns, and of the two steps after them.
+  void turn_ends(std::int64_t turns, std::vector<Nanos>& ends) const;
+  // Has the effect of turns whose steps ended at these times.
+  void repeat_turns(std::span<const Nanos> ends, Nanos next_end);
   // The same for all steps of a request that runs alone on an idle slice (simulated_alone.cc).
   struct AloneStart {
     Nanos at;        // when its first step is submitted
@@ -207,9 +212,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void begin_launched();
   // Whether the running step gives, or may give, a sequence its first token.
   bool begins_answers() const;
-  // The token that the running step samples for this place of the request.
-  TokenId token_at(RequestId request, std::int64_t place) const {
-    return token_at(request, place, resident_.front()->model->of_vocab);
+  // The token that a step samples for this place of the request.
+  TokenId token_at(const request::Request& request, std::int64_t place) const {
+    return token_at(request.id, place, models_.at(request.model).of_vocab);
   }
 
   // The first rule that was broken, by a batch (ShadowKv) or by the weights that a step read;
@@ -322,6 +327,10 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void set_reads(Step& step, weights::StepWeights weights);
   std::vector<Read> reads_of(const request::Batch& batch, weights::StepWeights weights);
   static std::int64_t groups_read(const Step& step);
+  // Whether the ends of two steps in flight, and of steps like them, follow from the cost model.
+  bool foresees_ends() const;
+  // When the running step ends, also if it has to be launched yet.
+  Nanos first_end() const;
   // Whether the device is idle, no fault can happen, and no copies are coming except those that the
   // request reads.
   bool may_run_alone(const Model& model, const engine::EngineCore::Alone& alone, bool copies) const;
