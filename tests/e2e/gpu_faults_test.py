@@ -26,6 +26,10 @@ needs_faulty_driver = unittest.skipUnless(FAULTY_DRIVER, "CAUSEWAY_FAULTY_DRIVER
 
 
 def gpus():
+    """How many programs see."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return sum(1 for name in visible.split(",") if name.strip())
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
     except FileNotFoundError:

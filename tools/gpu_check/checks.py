@@ -350,7 +350,7 @@ class Checks:
                               60, parsers.transfer_rows("bench transfer"), files=("json",))
         if self.quick:
             return [llama, host, topology]
-        gpus = len(machine.output_of("nvidia-smi", "-L").splitlines())
+        gpus = len(machine.gpus())
         peer = self.bench("bench gemm peer", "causeway",
                           ["bench", "gemm", "--home", "peer", "--json", "{json}"], 60,
                           parsers.home_rows("bench gemm peer"), files=("json",),
