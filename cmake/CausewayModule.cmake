@@ -25,8 +25,9 @@ set(kLongModuleTests device_test model_test simulate_test slice_test transfer_te
 # OPTIMIZED_WHERE_TESTED: likewise, but for the thread sanitizer, which runs few of its tests or none.
 # NO_THREADS: no file of the module starts a thread, so that its tests would prove nothing under the
 # thread sanitizer, and are not built there. That no file names one is checked here.
-# In a build with CAUSEWAY_LEAN the test programs of modules that are not OPTIMIZED are left out, since the
-# sanitizers' lanes run them and their random cases are few; and `all` is without programs for GPUs.
+# In a build with CAUSEWAY_LEAN the test programs of modules that are not OPTIMIZED are left out, since
+# the sanitizers' lanes run them and their random cases are few; and `all` is without programs for
+# GPUs.
 # THREADED_TESTS: the test program of the thread sanitizer is made of these files alone, because one
 # thread runs in the module's other tests. That no other test names one is checked here.
 function(causeway_module name)

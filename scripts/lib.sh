@@ -36,6 +36,8 @@ as_root() {
   fi
 }
 
+gpu_answers() { nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
+
 # packages [GROUP]: those of a group, or those that every build and test needs.
 packages() { awk -v group="${1:-}" '!/^#/ && $2 == group {print $1}' scripts/packages.txt; }
 
@@ -146,10 +148,10 @@ install_xgrammar() {
 
 # configure PRESET; CAUSEWAY_LEAN=ON leaves out what only other lanes of scripts/test run.
 configure() {
-  local preset=$1 python=()
-  if [ -x .venv/bin/python ]; then python=(-DCAUSEWAY_PYTHON="$PWD/.venv/bin/python"); fi
+  local preset=$1 options=("-DCAUSEWAY_LEAN=${CAUSEWAY_LEAN:-OFF}")
+  if [ -x .venv/bin/python ]; then options+=(-DCAUSEWAY_PYTHON="$PWD/.venv/bin/python"); fi
   if [ -x .venv-clients/bin/python ]; then
-    python+=(-DCAUSEWAY_CLIENTS_PYTHON="$PWD/.venv-clients/bin/python")
+    options+=(-DCAUSEWAY_CLIENTS_PYTHON="$PWD/.venv-clients/bin/python")
   fi
   # A build folder made for another path (a moved checkout) cannot be reused.
   if [ -f "build/$preset/CMakeCache.txt" ] &&
@@ -157,7 +159,7 @@ configure() {
     rm -rf "build/$preset"
   fi
   mkdir -p "build/$preset"
-  cmake --preset "$preset" "-DCAUSEWAY_LEAN=${CAUSEWAY_LEAN:-OFF}" "${python[@]}" >"build/$preset/configure.log" 2>&1 || {
+  cmake --preset "$preset" "${options[@]}" >"build/$preset/configure.log" 2>&1 || {
     cat "build/$preset/configure.log" >&2
     die "configuring failed"
   }

@@ -509,7 +509,9 @@ TEST_F(GpuTest, CopiesAndKernelsCrossTheBordersOfPieces) {
 
 // As a worker has models' homes: another's memory, mapped for reading, in pieces.
 TEST_F(GpuTest, WhatIsRegisteredForReadingIsCopiedAndReadInPlace) {
-  if (machine_->registered_access() != HostAccess::kRead) GTEST_SKIP() << "not on this GPU";
+  if (machine_->registered_access() != HostAccess::kRead) {
+    GTEST_SKIP() << "a GPU here registers no memory that may only be read";
+  }
   Random random(9);
   for (auto& byte : host_) byte = static_cast<std::byte>(random.bits());
   HostMemory reader;

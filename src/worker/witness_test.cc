@@ -45,7 +45,9 @@ TEST(Witness, KeepsNoDescriptorOfTheProcess) {
 TEST(Witness, TellsOfItsOwnEndAlone) {
   auto one = Witness::start();
   auto other = Witness::start();
-  if (!one.ok() || !other.ok()) GTEST_SKIP() << "no witness here";
+  for (const auto* witness : {&one, &other}) {
+    if (!witness->ok()) GTEST_SKIP() << witness->error().message;
+  }
   const FileDescriptor ends(::dup((*one)->end())), stays(::dup((*other)->end()));
   one->reset();
   EXPECT_EQ(polled(ends.get(), 5000), POLLHUP);
