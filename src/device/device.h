@@ -74,6 +74,7 @@ struct SliceSpec {
   std::string name;
   int physical_device = 0;  // index within the machine
   int processors = 0;       // SMs, threads; 0, or all that there are: the whole device
+  int unit = 0;             // SMs: as all of the device's slices are split (CudaSmUnits); 0: finest
   Bytes arena_bytes = {};   // address range to reserve; rounded down to whole extents
 };
 

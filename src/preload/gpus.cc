@@ -32,7 +32,7 @@ Result<std::unique_ptr<Gpus>> Gpus::open(const Native& native, const GpusOptions
 Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock& clock) {
   Gpu gpu;
   CAUSEWAY_ASSIGN(gpu.physical, device::CudaPhysical::create(native_.api, ordinal, count));
-  CAUSEWAY_ASSIGN(gpu.context, device::CudaContext::create(*gpu.physical, 0, clock));
+  CAUSEWAY_ASSIGN(gpu.context, device::CudaContext::create(*gpu.physical, 0, 0, clock));
   primaries_[index(ordinal)] = gpu.context->handle();
   if (native_.cuCtxGetId != nullptr) (void)native_.cuCtxGetId(gpu.context->handle(), &gpu.id);
   gpu.relays = contains(options.relays, ordinal) && options.staging >= kExtent;

@@ -27,9 +27,11 @@ Bytes memory_min(const ModelShape& shape, const SimulationOptions& options) {
   return std::min(round_up(shape.layout.bytes, options.residency.extent), ring);
 }
 
-// Where steps are told one by one, as requests may go on elsewhere behind each of them.
-SimulationOptions step_by_step(SimulationOptions slice, bool resumes) {
+// Where steps are told one by one, as requests may go on elsewhere behind each of them, slices stay
+// together.
+SimulationOptions run_options(SimulationOptions slice, bool resumes, bool two_threads) {
   if (resumes) slice.fast_forward = false;
+  slice.own_clock = !resumes && (slice.fast_forward || two_threads);
   return slice;
 }
 
@@ -112,7 +114,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       recorder_(workload, names_of(options.slice.models), options.keep_requests,
                 FleetSlices::kThreads),
       slices_(places_max(options), resumes_ ? nullptr : &recorder_,
-              options.two_threads && options.slice.fast_forward && !resumes_,
+              options.two_threads && !resumes_,
               [this](RequestId request) { return made(request); }),
       watches_(clients != nullptr),
       memory_(options.slice.profile.memory_bytes_per_second) {
@@ -129,7 +131,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
   }
   if (options.gpu_parts) {
     const bool one_by_one = !options.faults.empty();
-    parts_.emplace(*options.gpu_parts, step_by_step(options.slice, one_by_one));
+    parts_.emplace(*options.gpu_parts, run_options(options.slice, one_by_one, false));
     for (const fleet::ModelSpec& model : spec_.models) targets_.push_back(model.slo.tpot);
   }
   open_all();
@@ -140,7 +142,8 @@ const SimulationOptions& FleetSimulation::slice_options(std::int64_t parts) {
   const auto at = by_parts_.find(parts);
   if (at != by_parts_.end()) return at->second;
   SimulationOptions slice = divided(options_.slice, options_.slices, parts);
-  return by_parts_.emplace(parts, step_by_step(std::move(slice), resumes_)).first->second;
+  return by_parts_.emplace(parts, run_options(std::move(slice), resumes_, options_.two_threads))
+      .first->second;
 }
 
 void FleetSimulation::tell(const fleet::Event& event) {
@@ -391,9 +394,14 @@ FleetCarried FleetSimulation::carried_now() const {
           .kv_out = sum.kv_out_bytes};
 }
 
+// What slices have carried is known at each instant only where none stays behind.
+bool FleetSimulation::samples_carried() const {
+  return options_.keep_requests && !options_.slice.fast_forward && !options_.two_threads;
+}
+
 // At the first instant at or behind each whole second, before anything happens there.
 void FleetSimulation::note_carried() {
-  if (!options_.keep_requests || options_.slice.fast_forward || workload_.empty()) return;
+  if (!samples_carried() || workload_.empty()) return;
   const auto due = [this] {
     return workload_.front().at + seconds(1) * (std::ssize(carried_) + 1);
   };
@@ -445,7 +453,7 @@ FleetSimulationReport FleetSimulation::report() {
   report.switches = recorder_.switches();
   report.requests = recorder_.take_served();
   report.carried = std::move(carried_);
-  if (options_.keep_requests && !options_.slice.fast_forward) {
+  if (samples_carried()) {
     report.carried.push_back(carried_now());
   }
   return report;

@@ -31,7 +31,9 @@ struct FleetSimulationOptions {
   double disk_bytes_per_second = 0;
   Nanos attach = millis(1);          // time to make a model in host memory runnable on a slice
   bool keep_requests = false;        // fills FleetSimulationReport::requests
-  bool two_threads = false;          // with SimulationOptions::fast_forward; the report is the same
+  // A second thread simulates slices that are behind: SimulationOptions::own_clock. The report is
+  // the same.
+  bool two_threads = false;
   // Instead of `slices`, for one machine: its GPU is divided into parts of its SMs, and may be
   // divided anew while it serves. `slice` then describes the whole GPU, and models move between
   // parts.

@@ -196,6 +196,7 @@ class FleetSimulation {
   std::int64_t slices_open() const;
   // Notes what links have carried, once a second.
   void note_carried();
+  bool samples_carried() const;
   FleetCarried carried_now() const;
 
   const ModelShape& shape(ModelId model) const {

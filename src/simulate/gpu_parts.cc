@@ -8,6 +8,12 @@
 
 namespace causeway::simulate {
 
+slice::SliceGpu hopper_parts() {
+  slice::SliceGpu gpu = kH100Parts;
+  gpu.coarser = {{16, 8}, {32, 4}, {64, 2}};
+  return gpu;
+}
+
 int parts_most(const GpuPartsOptions& options) { return std::max(options.parts, slice::kPartsMax); }
 
 HardwareProfile part_of(const HardwareProfile& machine, const slice::SliceGpu& gpu, int parts) {

@@ -21,6 +21,8 @@ namespace causeway::simulate {
 
 // An H100: slices may have 120 of its SMs, in units of 8.
 inline constexpr slice::SliceGpu kH100Parts = {.processors = 132, .unit = 8, .units = 15};
+// With the splits of an H200 that reach 128, some of them.
+slice::SliceGpu hopper_parts();
 
 struct GpuPartsOptions {
   slice::SliceGpu gpu;  // its processors, and how many of them parts may have

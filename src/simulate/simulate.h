@@ -55,6 +55,9 @@ struct SimulationOptions {
   // For fleets: equal steps that differ only in time and tokens are taken together. The report is
   // the same.
   bool fast_forward = false;
+  // For fleets: a slice stays behind the others until something is asked of it or one of its
+  // requests may end (fleet_slices.h). The report is the same. With fast_forward always so.
+  bool own_clock = false;
   // The simulation stops there, and reports what it has.
   Nanos virtual_time_max = seconds(30 * 86'400);
 };

@@ -177,7 +177,7 @@ void SimulatedExecutor::run_alone(const engine::EngineCore::Alone& alone, const 
 
 bool SimulatedSlice::begin_alone(const engine::EngineCore::Alone& request) {
   CAUSEWAY_CHECK(!alone_, "a request is alone where another one is");
-  if (!depends_on_itself_ || !core_.may_run_alone(request)) return false;
+  if (!options_.fast_forward || !depends_on_itself_ || !core_.may_run_alone(request)) return false;
   const auto behind = [](std::int64_t, Nanos, Nanos) {
     return weights::Residency::Readiness{.now = true, .at = {}};
   };

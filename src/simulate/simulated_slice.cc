@@ -78,8 +78,8 @@ SimulatedSlice::SimulatedSlice(const SimulationOptions& options, const Clock& cl
                                const Shared& shared)
     : options_(options),
       clock_(clock),
-      depends_on_itself_(options.fast_forward && !options.faults.any() && shared.link == nullptr &&
-                         shared.memory == nullptr),
+      depends_on_itself_((options.fast_forward || options.own_clock) && !options.faults.any() &&
+                         shared.link == nullptr && shared.memory == nullptr),
       mover_(make_mover(options, clock, shared)),
       cache_(mover_ ? std::make_unique<weights::WeightCache>(residency_options(options), *mover_)
                     : nullptr),
@@ -379,8 +379,8 @@ std::optional<Nanos> SimulatedSlice::next_event() const {
   if (busy <= clock_.now()) return next;
   // When it has launched what it does, the engine's thread looks: where there is nothing to do, it
   // need not.
-  const bool rests = depends_on_itself_ && next && *next > busy && core_.rests_until(busy) &&
-                     !(mover_ && mover_->copies_at(clock_.now()));
+  const bool rests = options_.fast_forward && depends_on_itself_ && next && *next > busy &&
+                     core_.rests_until(busy) && !(mover_ && mover_->copies_at(clock_.now()));
   return rests ? next : busy;
 }
 

@@ -90,7 +90,7 @@ class SimulatedSlice {
     const auto told = std::span(alone_steps_.told).first(alone_steps_.told.size() - 1);
     return {.ends = told, .tokens = {{{{&alone_->request.request, 1}, told}, {}}}};
   }
-  // With the fast-forward: no faults happen at random, and no other slices use the same link or
+  // With a clock of its own: no faults happen at random, and no other slices use the same link or
   // memory.
   bool depends_on_itself() const { return depends_on_itself_; }
   // The earliest time at which a request may end if nothing is asked of the slice before; its next

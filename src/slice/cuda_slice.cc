@@ -204,6 +204,7 @@ Status CudaSlice::open_device() {
   CAUSEWAY_ASSIGN(device_, machine_.open({.name = gpu_.name,
                                           .physical_device = options_.gpu,
                                           .processors = options_.processors,
+                                          .unit = options_.unit,
                                           .arena_bytes = addresses}));
   CAUSEWAY_ASSIGN(step_times_, StepTimes::of(options_.engine.core.schedule, machine,
                                              device_->capabilities().processors));

@@ -19,6 +19,7 @@ namespace causeway::slice {
 struct CudaSliceOptions {
   int gpu = 0;
   int processors = 0;  // SMs, as in SlicePart; zero: all, in the primary context
+  int unit = 0;        // as in SlicePart
   double share = 1;    // as in SlicePart: of the GPU's memory for slices
   // Share of the GPU's memory that all its users together may take.
   double memory_utilization = 0.9;

@@ -1,5 +1,6 @@
 #include "slice/machine.h"
 
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -58,6 +59,20 @@ Result<std::unique_ptr<Machine>> Machine::open_host(device::HostMachineOptions h
   return machine;
 }
 
+Result<SliceGpu> slice_gpu(device::CudaMachine& gpus, int ordinal,
+                           const device::CudaGpu& described) {
+  SliceGpu gpu{.processors = described.sms, .memory = described.memory};
+  const auto splits = gpus.sm_splits(ordinal);
+  if (!splits.ok() && splits.error().code == ErrorCode::kDevice) return splits.error();
+  if (!splits.ok()) return gpu;
+  gpu.unit = splits->front().sms;
+  gpu.units = splits->front().count;
+  for (const device::CudaSmUnits& split : std::span(*splits).subspan(1)) {
+    gpu.coarser.push_back({split.sms, split.count});
+  }
+  return gpu;
+}
+
 int Machine::gpus() const { return cuda_ ? cuda_->gpus() : host_->devices(); }
 
 Result<SliceFacts> Machine::slice_facts(int gpu) {
@@ -76,16 +91,10 @@ Result<SliceFacts> Machine::slice_facts(int gpu) {
       continue;
     }
     CAUSEWAY_ASSIGN(const device::CudaGpu described, cuda_->describe(each));
-    const auto units = cuda_->sm_units(each);
-    if (!units.ok() && units.error().code == ErrorCode::kDevice) return units.error();
-    // One that cannot be divided can be had whole.
-    facts.gpus.push_back(
-        {.processors = described.sms,
-         .unit = units.ok() ? units->sms : 1,
-         .units = units.ok() ? units->count : 0,
-         .flops_per_second_each = kFlopsPerSm,
-         .bytes_per_second_each = bytes_per_sm(described.memory_peak, described.sms),
-         .memory = described.memory});
+    CAUSEWAY_ASSIGN(SliceGpu found, slice_gpu(*cuda_, each, described));
+    found.flops_per_second_each = kFlopsPerSm;
+    found.bytes_per_second_each = bytes_per_sm(described.memory_peak, described.sms);
+    facts.gpus.push_back(std::move(found));
   }
   return facts;
 }

@@ -55,6 +55,11 @@ struct LinkOptions {
   bool leased = false;
 };
 
+// A GPU's processors, how they can be split, and its memory. One that cannot be divided can be had
+// whole. kDevice: the driver fails.
+Result<SliceGpu> slice_gpu(device::CudaMachine& gpus, int ordinal,
+                           const device::CudaGpu& described);
+
 // The links that bring bytes to a slice's device.
 struct SliceLinks {
   std::unique_ptr<transfer::LinkClaim> claim;  // for cached weights

@@ -82,6 +82,10 @@ class Parser {
       text += ", of which slices get units of " + std::to_string(facts.unit) + ", " +
               std::to_string(usable(gpu)) + " in all";
     }
+    for (const SliceSplit& split : facts.coarser) {
+      text += "; in units of " + std::to_string(split.unit) + " alone, " +
+              std::to_string(split.unit * split.units);
+    }
     return text;
   }
   Error bad(const std::string& why) const {
@@ -153,20 +157,35 @@ class Parser {
       taken += std::int64_t{group.count} * (*group.size / unit * unit);
       if (taken > kTakenMax) break;  // more than any GPU has: the sum of many would overflow
     }
-    if (taken > usable(gpu)) {
+    const std::optional<int> split = split_for(gpu, groups, taken);
+    if (!split) {
       return bad("its slices of " + name(gpu) + " need " + std::to_string(taken) + " " + word() +
                  " together: " + what_there_is(gpu));
     }
-    for (const Group& group : groups) add_group(gpu, group, taken);
+    for (const Group& group : groups) add_group(gpu, group, *split, taken);
     return {};
   }
 
-  // `taken`: by all slices of the GPU.
-  void add_group(int gpu, const Group& group, std::int64_t taken) {
+  // The unit of a split that has room for all slices: SlicePart::unit. `taken`: by all of them.
+  std::optional<int> split_for(int gpu, const std::vector<Group>& groups,
+                               std::int64_t taken) const {
+    if (taken <= usable(gpu)) return 0;
+    const int finest = facts_of(gpu).unit;
+    for (const SliceSplit& split : facts_of(gpu).coarser) {
+      const bool whole_units = std::all_of(groups.begin(), groups.end(), [&](const Group& group) {
+        return *group.size / finest * finest % split.unit == 0;
+      });
+      if (whole_units && taken <= std::int64_t{split.unit} * split.units) return split.unit;
+    }
+    return std::nullopt;
+  }
+
+  void add_group(int gpu, const Group& group, int split, std::int64_t taken) {
     const int unit = facts_of(gpu).unit, got = *group.size / unit * unit;
     for (int i = 0; i < group.count; ++i) {
       layout_.parts.push_back({.gpu = gpu,
                                .processors = got,
+                               .unit = split,
                                .whole = false,
                                .share = static_cast<double>(got) / static_cast<double>(taken)});
     }
@@ -190,6 +209,11 @@ Result<SliceLayout> parse_slices(std::string_view text, const SliceFacts& facts)
     CAUSEWAY_CHECK(gpu.processors >= 1 && gpu.unit >= 1 && gpu.units >= 0 &&
                        std::int64_t{gpu.unit} * gpu.units <= gpu.processors,
                    "a GPU has processors, and units of them");
+    for (const SliceSplit& split : gpu.coarser) {
+      CAUSEWAY_CHECK(split.unit > gpu.unit && split.units >= 1 &&
+                         std::int64_t{split.unit} * split.units <= gpu.processors,
+                     "a coarser split has larger units, and no more processors than the GPU");
+    }
   }
   return Parser(text, facts).run();
 }

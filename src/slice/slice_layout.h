@@ -6,10 +6,12 @@
 //   *:4x32                   of every GPU four
 //   auto                     see choose_slices.h; not for parse_slices()
 //
-//   GPU 0, 132 SMs │ 64 (share 1/2) │ 32 (1/4) │ 32 (1/4) │ 4 in no unit │
+//   GPU 0, 132 SMs │ 56 (share 1/2) │ 32 (2/7) │ 24 (3/14) │ 20 in no slice │
 //
-// A part of a GPU has whole units of SMs (8 on an H200), and the slices of a GPU divide what its
-// memory has for them in proportion to their SMs. On the CPU sizes are threads.
+// A part of a GPU has whole units of SMs, and the slices of a GPU divide what its memory has for
+// them in proportion to their SMs. Of the finest units, 8 SMs that lie together, an H200 has 15.
+// Where these do not suffice a coarser split may, of which all slices of the GPU are multiples:
+// 4x32, 2x64 and 8x16 are 128 SMs. On the CPU sizes are threads.
 #pragma once
 
 #include <string>
@@ -21,15 +23,23 @@
 
 namespace causeway::slice {
 
+// A GPU's processors in sets of so many.
+struct SliceSplit {
+  int unit = 1;
+  int units = 0;
+};
+
 // Processors of a GPU (its SMs), or of a modelled device of the CPU backend (its threads).
 struct SliceGpu {
   int processors = 0;
-  int unit = 1;   // a part has a multiple of this
-  int units = 0;  // that all parts together may have
+  // The finest split: a part has a multiple of `unit`, and all parts together at most `units`.
+  int unit = 1;
+  int units = 0;
   // The rates of one processor; zero: unknown.
   double flops_per_second_each = 0;
   double bytes_per_second_each = 0;
   Bytes memory = {};
+  std::vector<SliceSplit> coarser = {};  // by size: with more processors than the finest
 };
 
 struct SliceFacts {
@@ -42,6 +52,7 @@ struct SliceFacts {
 struct SlicePart {
   int gpu = 0;
   int processors = 0;
+  int unit = 0;       // of the split that all parts of the GPU come from; zero: the finest
   bool whole = true;  // all processors of the GPU: its primary context
   double share = 1;   // of the GPU's memory for slices
 };

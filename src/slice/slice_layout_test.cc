@@ -10,6 +10,7 @@
 namespace causeway::slice::slice_layout_test {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -18,6 +19,11 @@ constexpr SliceGpu kH200{.processors = 132, .unit = 8, .units = 16};
 
 SliceFacts h200s(int gpus, int gpu = 0) {
   return {.gpus = std::vector<SliceGpu>(static_cast<std::size_t>(gpus), kH200), .gpu = gpu};
+}
+// As a real one is split.
+SliceFacts coarse_h200() {
+  return {.gpus = {
+              {.processors = 132, .unit = 8, .units = 15, .coarser = {{16, 8}, {32, 4}, {64, 2}}}}};
 }
 SliceFacts cpu(int threads) {
   return {.gpus = {{.processors = threads, .unit = 1, .units = threads}}, .threads = true};
@@ -84,6 +90,33 @@ TEST(SliceLayout, WhatIsNoWholeUnitIsRoundedDownAndSaysSo) {
   EXPECT_THAT(layout.notes, ElementsAre("a slice of 66 SMs gets 64: GPU 0 has 132 SMs, of which "
                                         "slices get units of 8, 128 in all"));
   EXPECT_THAT(sizes(parse_slices("1x131", h200s(1)).value()), ElementsAre(128));
+}
+
+std::vector<int> split_units(const SliceLayout& layout) {
+  std::vector<int> units;
+  for (const SlicePart& part : layout.parts) units.push_back(part.unit);
+  return units;
+}
+
+TEST(SliceLayout, ACoarserSplitIsTakenWhereTheFinestDoesNotSuffice) {
+  const SliceFacts facts = coarse_h200();
+  for (const auto& [text, unit] : std::map<std::string, int>{{"4x24", 0},
+                                                             {"7x16", 0},
+                                                             {"3x32,1x24", 0},
+                                                             {"8x16", 16},
+                                                             {"4x32", 16},
+                                                             {"1x64,4x16", 16},
+                                                             {"2x64", 16},
+                                                             {"2x66", 16}}) {
+    const auto layout = parse_slices(text, facts);
+    ASSERT_TRUE(layout.ok()) << layout.error().message;
+    EXPECT_THAT(split_units(*layout), Each(unit)) << text;
+  }
+  EXPECT_THAT(refused("3x40", facts), "nothing") << "120 SMs";
+  EXPECT_THAT(refused("3x32,1x24,1x8", facts),
+              HasSubstr("need 128 SMs together: GPU 0 has 132 SMs, of which slices get units of 8, "
+                        "120 in all; in units of 16 alone, 128; in units of 32 alone, 128"));
+  EXPECT_THAT(refused("9x16", facts), HasSubstr("need 144 SMs together"));
 }
 
 TEST(SliceLayout, OnTheCpuSizesAreThreads) {

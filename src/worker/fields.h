@@ -155,7 +155,8 @@ void fields(V& v, Of<V, engine::EngineOptions>& o) {
 }
 template <typename V>
 void fields(V& v, Of<V, SlicePlan>& plan) {
-  v(plan.processors, plan.share, plan.kv, plan.kv_frame, plan.kv_host, plan.weights, plan.ring);
+  v(plan.processors, plan.unit, plan.share, plan.kv, plan.kv_frame, plan.kv_host, plan.weights,
+    plan.ring);
   v.one_of(plan.experts, weights::ExpertPolicy::kMap);
   v(plan.memory_utilization, plan.engine);
 }

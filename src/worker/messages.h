@@ -25,7 +25,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 9;
+inline constexpr std::uint32_t kProtocol = 10;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // the first bytes of no other protocol
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -34,6 +34,7 @@ enum class Backend : std::uint8_t { kHost, kCuda };
 // The memory of one of the worker's slices; zero: the slice chooses, as in its options.
 struct SlicePlan {
   std::int32_t processors = 0;  // of the GPU, or threads; zero: all
+  std::int32_t unit = 0;        // slice::SlicePart's
   double share = 1;             // of what the GPU's memory has for slices
   Bytes kv;
   Bytes kv_frame;

@@ -67,6 +67,7 @@ request::Observation some_observation() {
 
 WorkerPlan some_plan() {
   SlicePlan slice{.processors = 56,
+                  .unit = 8,
                   .share = 0.5,
                   .kv = mib(3),
                   .kv_frame = kib(4),

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What forms cost on the CPU: `forms_cost.py [--tokens N] [--turns N] [--vocab N] [--json FILE]`.
+"""What forms cost: `forms_cost.py [--shape 8b] [--tokens N] [--turns N] [--vocab N] [--json FILE]`.
 
 One server answers the same chat in turns: without tools, with strict tools that it need not call
 (its text is free, and watched), with calls that are forced, and with a JSON schema. All answers have
 as many tokens, the most probable ones (drawing at random is cheaper where a form leaves few), one or
 32 at a time, and forms are compiled before. The model is tiny, so that little is told that is not
-the forms'. Told are µs a step, and the server's processor time for each token,
-which other work on the machine changes less. CAUSEWAY_BINARY is the program.
+the forms'; with `--shape 8b` it has the shape of Llama-3.1-8B, for a GPU. Told are µs a step, and
+the server's processor time for each token, which other work on the machine changes less.
+CAUSEWAY_BINARY is the program, CAUSEWAY_TEST_DEVICE what computes.
 """
 
 import argparse
@@ -34,6 +35,10 @@ KINDS = {
     "schema": {"guided_json": LIST},
 }
 BATCHES = (1, 32)
+SHAPES = {  # options of `causeway make-model`
+    "tiny": {"layers": 1, "vocab": 32000},
+    "8b": {"layers": 32, "hidden": 4096, "heads": 32, "kv-heads": 8, "intermediate": 14336,
+           "vocab": 128256}}
 ENDS = ("<|end_of_text|>", "<|im_end|>", "<|eot_id|>")  # of an answer
 
 
@@ -69,14 +74,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--vocab", type=int, default=32000)
+    parser.add_argument("--shape", choices=SHAPES, default="tiny")
+    parser.add_argument("--vocab", type=int, help="instead of the shape's")
     parser.add_argument("--json", type=Path)
     settings = parser.parse_args()
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
-        model = tiny_model(Path(folder) / "tiny", settings.vocab)
-        with RunningServer(model, "--served-model-name", "m", *TINY_MEMORY,
-                           environment=ENVIRONMENT) as server:
+        shape = SHAPES[settings.shape] | ({"vocab": settings.vocab} if settings.vocab else {})
+        memory = TINY_MEMORY if settings.shape == "tiny" else ("--kv-cache-memory-bytes", "8gb")
+        with RunningServer(model_of(Path(folder) / settings.shape, shape), "--served-model-name",
+                           "m", *memory, environment=ENVIRONMENT) as server:
             ends = [str(token_of(server, end)) for end in ENDS]
             for batch in BATCHES:
                 seen = {kind: [] for kind in KINDS}
@@ -104,8 +111,8 @@ def token_of(server, text):
     return answer["tokens"][0]
 
 
-def tiny_model(directory, vocab):
-    model = make_model(directory, layers=1, vocab=vocab)
+def model_of(directory, shape):
+    model = make_model(directory, **shape)
     name_token(model, "<tool_call>")
     (model / "chat_template.jinja").write_text(TEMPLATE)
     return model

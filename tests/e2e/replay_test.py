@@ -162,7 +162,7 @@ class Replay(unittest.TestCase):
                 (("--simulate", "--hardware", "abacus"), "abacus"),
                 (("--simulate", "--beside", self.trace), "not the JSON file of a replay"),
                 (("--simulate", "--slo-ttft-ms", 0), "--slo-ttft-ms"),
-                (("--simulate", "--slices", "4x32"), "need 128 SMs together: GPU 0 has 132"),
+                (("--simulate", "--slices", "5x32"), "need 160 SMs together: GPU 0 has 132"),
                 (("--simulate", "--slices", "1x64,2x24"), "such as 3x40, not 1x64,2x24"),
                 (("--simulate", "--slices", "3x24"), "such as 3x40, not 3x24"),
                 (("--simulate", "--models-dir", self.root / "none"), "none")):

@@ -141,7 +141,7 @@ def make_model(directory, family="llama", **options):
     settings = {"layers": 2, "hidden": 64, "heads": 4, "kv-heads": 2, "intermediate": 128,
                 "vocab": 512, "dtype": "f32" if DEVICE == "cpu" else "bf16", "seed": 1, **options}
     arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
-    made = run_causeway("make-model", directory, "--family", family, *arguments)
+    made = run_causeway("make-model", directory, "--family", family, *arguments, timeout=300)
     assert made.returncode == 0, made.stderr
     return directory
 

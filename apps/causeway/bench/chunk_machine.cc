@@ -65,13 +65,8 @@ class GpuForChunks final : public ChunkMachine {
     facts_.gpu = gpu_;
     for (int each = 0; each < machine_->gpus(); ++each) {
       CAUSEWAY_ASSIGN(const device::CudaGpu described, machine_->describe(each));
-      const auto units = machine_->sm_units(each);
-      if (!units.ok() && units.error().code == ErrorCode::kDevice) return units.error();
-      // One that cannot be divided can be had whole.
-      facts_.gpus.push_back({.processors = described.sms,
-                             .unit = units.ok() ? units->sms : 1,
-                             .units = units.ok() ? units->count : 0,
-                             .memory = described.memory});
+      CAUSEWAY_ASSIGN(auto facts, slice::slice_gpu(*machine_, each, described));
+      facts_.gpus.push_back(std::move(facts));
     }
     return {};
   }
@@ -87,6 +82,7 @@ class GpuForChunks final : public ChunkMachine {
                     machine_->open({.name = "profile",
                                     .physical_device = gpu_,
                                     .processors = part.whole ? 0 : part.processors,
+                                    .unit = part.unit,
                                     .arena_bytes = described_.memory}));
     CAUSEWAY_ASSIGN(const auto stream, device->make_stream("profile"));
     CAUSEWAY_ASSIGN(const auto current, device::CudaCurrent::enter(*device));

@@ -39,7 +39,7 @@ std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
       app.add_flag("--fast-forward", fast_forward_,
                    "take equal steps together: faster, with the same report"),
       app.add_flag("--two-threads", two_threads_,
-                   "with --fast-forward: a second thread simulates slices that are behind"),
+                   "a second thread simulates slices that are behind; the same report"),
       app.add_option("--placement", placement_,
                      "how the slice for a model is chosen: bandwidth, random, dedicated, locality "
                      "or shared")
@@ -76,8 +76,12 @@ Status FleetOptions::apply_parts(simulate::FleetSimulationOptions& fleet) const 
     parts.resizes = slice::LayoutRules();
   } else {
     CAUSEWAY_ASSIGN(const auto layout,
-                    slice::parse_slices(slices_, {.gpus = {simulate::kH100Parts}}));
+                    slice::parse_slices(slices_, {.gpus = {simulate::hopper_parts()}}));
     parts.parts = static_cast<int>(layout.parts.size());
+    if (const int unit = layout.parts.front().unit; unit > 0) {
+      parts.gpu.unit = unit;
+      parts.gpu.units = parts.gpu.processors / unit;
+    }
     const slice::SlicePart equal = slice::parts_of(parts.gpu, 0, parts.parts).front();
     for (const slice::SlicePart& part : layout.parts) {
       if (part.processors == equal.processors) continue;

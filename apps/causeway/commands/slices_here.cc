@@ -176,6 +176,7 @@ Result<std::unique_ptr<slice::Slice>> SlicesHere::open_one(const slice::SlicePar
   }
   return slice::open_cuda_slice({.gpu = part.gpu,
                                  .processors = part.whole ? 0 : part.processors,
+                                 .unit = part.unit,
                                  .share = part.share,
                                  .memory_utilization = own.memory_utilization,
                                  .kv = own.kv,

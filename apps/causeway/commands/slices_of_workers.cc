@@ -100,6 +100,7 @@ class SlicesOfWorkers final : public ServedSlices {
 
 worker::SlicePlan plan_of(const ServedSlicesOptions& own, const slice::SlicePart& part) {
   return {.processors = part.whole ? 0 : part.processors,
+          .unit = part.unit,
           .share = part.share,
           .kv = own.kv,
           .kv_frame = own.kv_frame,

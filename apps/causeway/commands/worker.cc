@@ -53,6 +53,7 @@ class Opener final : public worker::SliceOpener {
     }
     return slice::open_cuda_slice({.gpu = plan.gpu,
                                    .processors = slice.processors,
+                                   .unit = slice.unit,
                                    .share = slice.share,
                                    .memory_utilization = slice.memory_utilization,
                                    .kv = slice.kv,

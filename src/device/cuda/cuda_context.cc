@@ -51,18 +51,18 @@ Status poll_until(const std::function<Result<bool>()>& done, Nanos timeout,
   }
 }
 
-Result<std::unique_ptr<CudaContext>> CudaContext::create(CudaPhysical& physical, int sms,
+Result<std::unique_ptr<CudaContext>> CudaContext::create(CudaPhysical& physical, int sms, int unit,
                                                          const Clock& clock) {
   auto context = std::make_unique<CudaContext>(physical, clock);
-  CAUSEWAY_TRY(context->open(sms));
+  CAUSEWAY_TRY(context->open(sms, unit));
   return context;
 }
 
-Status CudaContext::open(int sms) {
+Status CudaContext::open(int sms, int unit) {
   CAUSEWAY_TRY(physical_.health());
   CAUSEWAY_ASSIGN(handle_, physical_.primary());
   sms_ = physical_.sms();
-  if (sms > 0 && sms < physical_.sms()) CAUSEWAY_TRY(open_green(sms));
+  if (sms > 0 && sms < physical_.sms()) CAUSEWAY_TRY(open_green(sms, unit));
   CAUSEWAY_TRY(call("cuCtxGetStreamPriorityRange", [&] {
     return api().cuCtxGetStreamPriorityRange(&priority_least_, &priority_greatest_);
   }));
@@ -74,8 +74,8 @@ Status CudaContext::open(int sms) {
   return anchor();
 }
 
-Status CudaContext::open_green(int sms) {
-  CAUSEWAY_ASSIGN(units_, physical_.take_sms(sms));
+Status CudaContext::open_green(int sms, int unit) {
+  CAUSEWAY_ASSIGN(units_, physical_.take_sms(sms, unit));
   sms_ = units_->sms;
   CUdevResourceDesc_st* description = nullptr;
   CAUSEWAY_TRY(physical_.check(

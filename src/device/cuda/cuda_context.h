@@ -17,9 +17,9 @@ namespace causeway::device {
 
 class CudaContext {
  public:
-  // With so many SMs, in whole units, at least one; with 0 or all of the GPU's SMs the primary
-  // context. kResourceExhausted when other slices hold the SMs.
-  static Result<std::unique_ptr<CudaContext>> create(CudaPhysical& physical, int sms,
+  // With so many SMs, in whole units of so many (0: the finest), at least one; with 0 or all of the
+  // GPU's SMs the primary context. kResourceExhausted when other slices hold the SMs.
+  static Result<std::unique_ptr<CudaContext>> create(CudaPhysical& physical, int sms, int unit,
                                                      const Clock& clock);
   CudaContext(CudaPhysical& physical, const Clock& clock) : physical_(physical), clock_(clock) {}
   ~CudaContext();
@@ -59,8 +59,8 @@ class CudaContext {
   Result<Nanos> time_of(CUevent_st* event);
 
  private:
-  Status open(int sms);
-  Status open_green(int sms);
+  Status open(int sms, int unit);
+  Status open_green(int sms, int unit);
   Status poll(CUevent_st* event, Nanos timeout, const char* what);
   Status anchor();
 

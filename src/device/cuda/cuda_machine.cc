@@ -49,7 +49,7 @@ Result<std::unique_ptr<CudaContext>> make_context(CudaMachine::State& state,
   CudaPhysical& physical = *state.gpus[static_cast<std::size_t>(slice.physical_device)];
   std::optional<CudaStreamWaits::Hold> hold;
   if (slice.processors > 0 && slice.processors < physical.sms()) hold.emplace(state.waits);
-  return CudaContext::create(physical, slice.processors, state.clock);
+  return CudaContext::create(physical, slice.processors, slice.unit, state.clock);
 }
 
 }  // namespace
@@ -97,9 +97,9 @@ Result<CudaGpu> CudaMachine::describe(int ordinal) const {
   return gpu;
 }
 
-Result<CudaSmUnits> CudaMachine::sm_units(int ordinal) {
+Result<std::vector<CudaSmUnits>> CudaMachine::sm_splits(int ordinal) {
   CAUSEWAY_CHECK(ordinal >= 0 && ordinal < gpus(), "no such GPU");
-  return state_->gpus[static_cast<std::size_t>(ordinal)]->sm_units();
+  return state_->gpus[static_cast<std::size_t>(ordinal)]->sm_splits();
 }
 
 bool CudaMachine::reaches(int source, int target) const {

@@ -48,7 +48,10 @@ struct CudaGpu {
   double memory_peak = 0;
 };
 
-// The units in which a GPU gives SMs to slices that are a part of it; some SMs may be in no unit.
+// A way to split a GPU's SMs into units for slices that are a part of it. Some SMs may be in no
+// unit, and all slices that are open at once are of the same split. The finest units consist of
+// SMs that lie together. Larger ones are sets that the driver chooses: they may reach more SMs, and
+// have room for fewer clusters.
 struct CudaSmUnits {
   int sms = 0;  // of a unit
   int count = 0;
@@ -66,8 +69,8 @@ class CudaMachine {
 
   int gpus() const;
   Result<CudaGpu> describe(int ordinal) const;
-  // Errors are those of open().
-  Result<CudaSmUnits> sm_units(int ordinal);
+  // The finest split, then those with larger units that reach more SMs. Errors are those of open().
+  Result<std::vector<CudaSmUnits>> sm_splits(int ordinal);
   // Whether one GPU's copies reach another's memory.
   bool reaches(int source, int target) const;
   // Which memory of other processes (HostMemory::adopt) all of its GPUs register. What a GPU cannot
@@ -76,8 +79,9 @@ class CudaMachine {
   // Free memory of a GPU, in its primary context.
   Result<Bytes> free_memory(int ordinal);
 
-  // Opens a slice. A part of a GPU gets whole units of SMs (8 on an H200), at least one, that no
-  // other part has; memory and its bandwidth are shared. The arena is only addresses: extents fail
+  // Opens a slice. A part of a GPU gets whole units of SMs (the finest have 8 on an H200), at least
+  // one, that no other part has; memory and its bandwidth are shared. kResourceExhausted where
+  // others have them, or another split. The arena is only addresses: extents fail
   // with kResourceExhausted when the GPU's memory is used up. Opening and closing a part waits, for
   // 30 s at most, until no stream of the machine waits for a semaphore.
   Result<std::unique_ptr<Device>> open(const SliceSpec& slice);

@@ -186,13 +186,39 @@ TEST_F(CudaMachineTest, SlicesGetUnitsOfTheirOwn) {
   EXPECT_TRUE(machine_->open({.name = "e", .processors = 40}).ok());
   EXPECT_EQ(machine_->open({.name = "f", .processors = 1}).value()->capabilities().processors, 8);
   EXPECT_NE(cuda_context_of(*a), cuda_context_of(*b));
-  const auto units = machine_->sm_units(0).value();
-  EXPECT_EQ(units.sms, 8);
-  EXPECT_EQ(units.count, 16);
+  const auto splits = machine_->sm_splits(0).value();
+  ASSERT_EQ(splits.size(), 1u) << "none reaches more than 128 SMs";
+  EXPECT_EQ(splits[0].sms, 8);
+  EXPECT_EQ(splits[0].count, 16);
   const auto all = machine_->open({.name = "all", .processors = 132}).value();
   EXPECT_EQ(cuda_context_of(*all), cuda_context_of(*device_));  // the primary one
   EXPECT_EQ(machine_->open({.name = "x", .processors = 133}).error().code,
             ErrorCode::kInvalidArgument);
+}
+
+// Of an H200's 132 SMs 120 are in units of 8, and 128 in units of 16, 32 or 64.
+TEST_F(CudaMachineTest, ACoarserSplitReachesMore) {
+  set_up({.finest_units_max = 15});
+  const auto splits = machine_->sm_splits(0).value();
+  std::vector<int> units;
+  for (const CudaSmUnits& split : splits) units.push_back(split.sms);
+  EXPECT_EQ(units, (std::vector<int>{8, 16, 32, 64}));
+  EXPECT_EQ(splits[2].count, 4);
+  std::vector<std::unique_ptr<Device>> quarters;
+  for (int i = 0; i < 4; ++i) {
+    quarters.push_back(machine_->open({.name = "q", .processors = 32, .unit = 32}).value());
+    EXPECT_EQ(quarters.back()->capabilities().processors, 32);
+  }
+  EXPECT_EQ(machine_->open({.name = "q", .processors = 32, .unit = 32}).error().code,
+            ErrorCode::kResourceExhausted);
+  const auto other = machine_->open({.name = "o", .processors = 24});
+  EXPECT_EQ(other.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(other.error().message.find("split into units of 32"), std::string::npos)
+      << other.error().message;
+  quarters.clear();
+  EXPECT_EQ(machine_->open({.name = "o", .processors = 24}).value()->capabilities().processors, 24);
+  EXPECT_EQ(machine_->open({.name = "x", .processors = 64, .unit = 1000}).error().code,
+            ErrorCode::kUnsupported);
 }
 
 // A call that waits for all work of the GPU may not begin while a stream waits for work that has

@@ -12,6 +12,11 @@ double peak_of(int clock_khz, int bus_bits) {
   return 2.0 * (clock_khz * 1e3) * (bus_bits / 8.0);
 }
 
+// The fewest SMs that the GPU guarantees to schedule together.
+unsigned finest_unit(const CudaResource& all) {
+  return std::max({1u, all.sm_partition_min, all.sm_alignment});
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CudaPhysical>> CudaPhysical::create(const CudaApi& api, int ordinal,
@@ -85,16 +90,18 @@ Result<CUctx_st*> CudaPhysical::primary() {
   return context;
 }
 
-// Units of the size that the GPU guarantees to schedule together. All come from one split, because
-// the driver joins only such units into a slice, and parts of parts cannot be split.
-Status CudaPhysical::split_sms() {
-  if (!units_.empty()) return {};
+Result<CudaResource> CudaPhysical::all_sms() const {
   CudaResource all;
   if (const int result = api_.cuDeviceGetDevResource(device_, &all, kCudaResourceSms);
       result != kCudaSuccess) {
     return cuda_error(api_, result, "cuDeviceGetDevResource");
   }
-  const unsigned unit = std::max({1u, all.sm_partition_min, all.sm_alignment});
+  return all;
+}
+
+// At least one.
+Result<std::vector<CudaResource>> CudaPhysical::split(const CudaResource& all,
+                                                      unsigned unit) const {
   unsigned count = all.sm_count / unit;
   std::vector<CudaResource> units(count);
   CudaResource rest;
@@ -105,20 +112,49 @@ Status CudaPhysical::split_sms() {
   }
   units.resize(std::min<std::size_t>(units.size(), count));
   if (units.empty()) return unsupported(label_ + " cannot be split into sets of SMs");
-  units_ = std::move(units);
+  return units;
+}
+
+Result<std::vector<CudaSmUnits>> CudaPhysical::sm_splits() {
+  const std::lock_guard lock(mutex_);
+  CAUSEWAY_ASSIGN(const CudaResource all, all_sms());
+  const unsigned finest = finest_unit(all);
+  const auto found = [](const std::vector<CudaResource>& units) {
+    return CudaSmUnits{static_cast<int>(units[0].sm_count), static_cast<int>(units.size())};
+  };
+  CAUSEWAY_ASSIGN(const auto smallest, split(all, finest));
+  std::vector<CudaSmUnits> splits = {found(smallest)};
+  for (unsigned unit = 2 * finest; unit <= all.sm_count / 2; unit += finest) {
+    const auto units = split(all, unit);
+    if (!units.ok()) continue;
+    const CudaSmUnits larger = found(*units);
+    // The driver rounds a size up that it does not give.
+    if (larger.sms != static_cast<int>(unit)) continue;
+    if (larger.sms * larger.count > splits[0].sms * splits[0].count) splits.push_back(larger);
+  }
+  return splits;
+}
+
+// All units come from one split, because the driver joins only such units into a slice, and parts
+// of parts cannot be split.
+Status CudaPhysical::split_for(int unit) {
+  const bool used = std::count(unit_used_.begin(), unit_used_.end(), true) > 0;
+  if (!units_.empty() && unit == unit_) return {};
+  if (used) {
+    return exhausted(label_ + " is split into units of " + std::to_string(units_[0].sm_count) +
+                     " SMs for other slices, which must close before others are made");
+  }
+  CAUSEWAY_ASSIGN(const CudaResource all, all_sms());
+  const unsigned size = unit > 0 ? static_cast<unsigned>(unit) : finest_unit(all);
+  CAUSEWAY_ASSIGN(units_, split(all, size));
+  unit_ = unit;
   unit_used_.assign(units_.size(), false);
   return {};
 }
 
-Result<CudaSmUnits> CudaPhysical::sm_units() {
+Result<CudaPhysical::SmUnits> CudaPhysical::take_sms(int sms, int unit_wanted) {
   const std::lock_guard lock(mutex_);
-  CAUSEWAY_TRY(split_sms());
-  return CudaSmUnits{static_cast<int>(units_[0].sm_count), static_cast<int>(units_.size())};
-}
-
-Result<CudaPhysical::SmUnits> CudaPhysical::take_sms(int sms) {
-  const std::lock_guard lock(mutex_);
-  CAUSEWAY_TRY(split_sms());
+  CAUSEWAY_TRY(split_for(unit_wanted));
   const int unit = static_cast<int>(units_[0].sm_count);
   const int total = static_cast<int>(units_.size());
   const int wanted = std::clamp(sms / std::max(1, unit), 1, total);

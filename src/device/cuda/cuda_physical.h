@@ -61,11 +61,11 @@ class CudaPhysical {
     int sms = 0;
     std::vector<CudaResource> resources;
   };
-  // How the SMs are split, whatever slices have them. kUnsupported: they cannot be split.
-  Result<CudaSmUnits> sm_units();
-  // As many whole units as fit into `sms`, at least one. kResourceExhausted when other slices have
-  // them.
-  Result<SmUnits> take_sms(int sms);
+  // How the SMs can be split, whatever slices have them. kUnsupported: they cannot be split.
+  Result<std::vector<CudaSmUnits>> sm_splits();
+  // As many whole units of `unit` SMs (0: the finest) as fit into `sms`, at least one.
+  // kResourceExhausted when other slices have them, or units of another size.
+  Result<SmUnits> take_sms(int sms, int unit);
   void give_back(const SmUnits& units);
 
   // Converts a call's result to a Status; remembers the loss of the GPU.
@@ -91,7 +91,10 @@ class CudaPhysical {
   Status loss() const;
 
   Status ask(int count);
-  Status split_sms();
+  // With mutex_ held.
+  Result<CudaResource> all_sms() const;
+  Result<std::vector<CudaResource>> split(const CudaResource& all, unsigned unit) const;
+  Status split_for(int unit);
 
   const CudaApi api_;
   const int ordinal_;
@@ -106,6 +109,7 @@ class CudaPhysical {
 
   mutable std::mutex mutex_;  // guards what follows
   CUctx_st* primary_ = nullptr;
+  int unit_ = 0;  // of the split that slices have, as take_sms() named it
   std::vector<CudaResource> units_;
   std::vector<bool> unit_used_;
   std::optional<Error> lost_;

@@ -427,6 +427,9 @@ struct FakeCudaEntries {
     const Lock lock(driver->mutex_);
     if (const int result = driver->enter("cuDevSmResourceSplitByCount")) return result;
     *count = std::min(*count, input->sm_count / sms);
+    if (sms == kSmUnit) {
+      *count = std::min(*count, static_cast<unsigned>(driver->options_.finest_units_max));
+    }
     for (unsigned g = 0; g < *count; ++g) {
       groups[g] = *input;
       groups[g].sm_count = sms;

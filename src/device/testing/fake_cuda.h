@@ -28,6 +28,7 @@ namespace causeway::device::testing {
 struct FakeCudaOptions {
   int gpus = 2;
   int sms = 132;
+  int finest_units_max = 16;  // units of 8 SMs that it gives; larger ones: as many as fit
   Bytes memory = mib(256);  // of each GPU
   int memory_clock = 2'619'000;  // kHz; as an H100's
   int memory_bus = 5'120;        // bits
