@@ -2,12 +2,12 @@
 // it anew while it serves: slice::choose_layout decides from the measured demand, here in virtual
 // time.
 //
-//   share of the SMs     0   16/132   32/132   56/132   1
-//   of HBM's bandwidth   0    0.54     0.77     0.89    1     for a part that is alone
+//   share of the SMs     0   16/132   32/132   64/132   1
+//   of HBM's bandwidth   0    0.27     0.55     0.89    1     for a part that is alone
 //
 // Each part has its own share of the FLOPs and of the memory. Parts share the memory's bandwidth
-// (shared_memory.h) and the link. The table is what green contexts of 16, 32 and 56 SMs of an H200
-// read (docs/design/simulate.md).
+// (shared_memory.h) and the link. The table is what steps read on 16, 32 and 64 SMs of an H200
+// (slice/sm_rates.h).
 #pragma once
 
 #include <optional>

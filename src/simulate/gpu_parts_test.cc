@@ -76,12 +76,12 @@ TEST(GpuParts, APartReadsMoreThanItsShareOfTheProcessors) {
   const HardwareProfile whole = find_profile("h100").value();
   const HardwareProfile half = part_of(whole, kH100Parts, 2);
   EXPECT_NEAR(half.flops_per_second / whole.flops_per_second, 56.0 / 132, 1e-9);
-  EXPECT_NEAR(half.memory_bytes_per_second / whole.memory_bytes_per_second, 0.89, 1e-9);
+  EXPECT_NEAR(half.memory_bytes_per_second / whole.memory_bytes_per_second, 0.805, 1e-9);
   EXPECT_EQ(half.memory, whole.memory / 2);
   EXPECT_EQ(part_of(whole, kH100Parts, 1).name, whole.name);
   const HardwareProfile quarter = part_of(whole, kH100Parts, 4);
   EXPECT_NEAR(quarter.flops_per_second / whole.flops_per_second, 24.0 / 132, 1e-9);
-  EXPECT_NEAR(quarter.memory_bytes_per_second / whole.memory_bytes_per_second, 0.655, 1e-9);
+  EXPECT_NEAR(quarter.memory_bytes_per_second / whole.memory_bytes_per_second, 0.41, 1e-9);
   EXPECT_EQ(quarter.name, "h100, 24 SMs");
 }
 
@@ -103,7 +103,7 @@ TEST(GpuParts, FourPartsAreSlowerForPromptsAndFasterForTokensThanQuarters) {
   const auto p50 = [](const Histogram& times) { return to_seconds(Nanos(times.percentile(0.5))); };
   const LatencyReport &of_parts = parts.serving.total, &of_equal = equal.serving.total;
   EXPECT_GT(p50(of_parts.ttft), 1.1 * p50(of_equal.ttft));
-  EXPECT_LT(p50(of_parts.tpot), 0.5 * p50(of_equal.tpot));
+  EXPECT_LT(p50(of_parts.tpot), 0.7 * p50(of_equal.tpot));
 }
 
 TEST(SharedMemory, GivesEachItsOwnAsLongAsTheOthersLeaveIt) {

@@ -9,8 +9,8 @@ namespace {
 struct Read {
   double processors = 0, bandwidth = 0;  // shares
 };
-constexpr std::array kReads = {Read{0, 0}, Read{16.0 / 132, 0.54}, Read{32.0 / 132, 0.77},
-                               Read{56.0 / 132, 0.89}, Read{1, 1}};
+constexpr std::array kReads = {Read{0, 0}, Read{16.0 / 132, 0.27}, Read{32.0 / 132, 0.55},
+                               Read{64.0 / 132, 0.89}, Read{1, 1}};
 
 // Of its peak an H200's memory gives a step so much.
 constexpr double kOfPeak = 0.85;
