@@ -125,7 +125,7 @@ TEST_F(PacedRegistrationTest, NoPieceIsLarge) {
   for (const bool busy : {false, true}) {
     is_busy = busy;
     ASSERT_TRUE(make(mib(300)).ok());
-    for (const auto& piece : device.pieces) EXPECT_LE(piece.bytes, mib(16));
+    for (const auto& piece : device.pieces) EXPECT_LE(piece.bytes, mib(8));
   }
 }
 

@@ -476,7 +476,10 @@ device::Pace CudaSlice::pace(const std::function<bool()>& cancelled) const {
     std::unique_lock lock(mutex);
     (void)never.wait_for(lock, std::chrono::nanoseconds(length.count));
   };
-  return {.busy = busy, .cancelled = cancelled ? cancelled : [] { return false; }, .pause = pause};
+  return {.piece = options_.registered_at_once,
+          .busy = busy,
+          .cancelled = cancelled ? cancelled : [] { return false; },
+          .pause = pause};
 }
 
 Status CudaSlice::reach(device::HostAddress address, Bytes bytes,

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "device/paced_registration.h"
 #include "slice/machine.h"
 #include "slice/slice.h"
 #include "slice/switching.h"
@@ -35,6 +36,7 @@ struct CudaSliceOptions {
   bool graphs = true;                        // capture and replay decode steps
   weights::ResidencyOptions residency = {};  // the slice sets the number and size of extents
   engine::EngineOptions engine = {};         // the slice sets the frames
+  Bytes registered_at_once = device::Pace().piece;  // of a home: device/paced_registration.h
   LinkFront link_front = {};
   ExecutorFront executor_front = {};
 };

@@ -11,8 +11,10 @@
 namespace causeway::slice {
 namespace {
 
-device::Pace pace_among(const SliceBook& slices, const std::atomic<bool>& cancelled) {
-  return {.busy = [&slices] { return slices.serving(); },
+device::Pace pace_among(const SliceBook& slices, Bytes at_once,
+                        const std::atomic<bool>& cancelled) {
+  return {.piece = at_once,
+          .busy = [&slices] { return slices.serving(); },
           .cancelled = [&cancelled] { return cancelled.load(); },
           .pause =
               [](Nanos length) {
@@ -32,7 +34,8 @@ Result<std::unique_ptr<TwinHome>> TwinHome::open(device::Device& device, Machine
       home->twins_,
       kv::TwinMemory::create(machine.home().memory,
                              {.frame = frame, .bytes = options.bytes, .piece = options.ahead}));
-  CAUSEWAY_TRY(home->twins_->reach(device, pace_among(machine.slices(), home->cancelled_)));
+  CAUSEWAY_TRY(home->twins_->reach(
+      device, pace_among(machine.slices(), options.registered_at_once, home->cancelled_)));
   return home;
 }
 

@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "device/host_memory.h"
+#include "device/paced_registration.h"
 #include "kv/copy_gates.h"
 #include "kv/transfer_kv_mover.h"
 #include "kv/twin_memory.h"
@@ -21,6 +22,7 @@ struct KvHostOptions {
   // How much of it is taken when the slice opens; the rest is taken while the slice serves, in
   // pieces of this size. Zero: all at the start.
   Bytes ahead = {};
+  Bytes registered_at_once = device::Pace().piece;
   Nanos late_max = millis(250);  // kv::KvMoverOptions::late_max
 };
 

@@ -11,6 +11,8 @@ namespace causeway::app {
 namespace {
 
 constexpr Bytes kKvHostAhead = mib(128);
+// Of host memory. More than others register, so that a worker that is killed ends soon.
+constexpr Bytes kRegisteredAtOnce = mib(16);
 
 class Opener final : public worker::SliceOpener {
  public:
@@ -62,14 +64,15 @@ class Opener final : public worker::SliceOpener {
                                    .weights = slice.weights,
                                    .ring = slice.ring,
                                    .experts = slice.experts,
-                                   .engine = slice.engine},
+                                   .engine = slice.engine,
+                                   .registered_at_once = kRegisteredAtOnce},
                                   candidates_, machine, sink);
   }
 
  private:
   // Registering gigabytes takes half a second, for which no first request need wait.
   static slice::KvHostOptions kv_host(const worker::SlicePlan& slice) {
-    return {.bytes = slice.kv_host, .ahead = kKvHostAhead};
+    return {.bytes = slice.kv_host, .ahead = kKvHostAhead, .registered_at_once = kRegisteredAtOnce};
   }
 
   static std::vector<slice::CudaCandidate> candidates(const worker::WorkerPlan& plan) {
