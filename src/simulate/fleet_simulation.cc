@@ -28,10 +28,10 @@ Bytes memory_min(const ModelShape& shape, const SimulationOptions& options) {
 }
 
 // Where steps are told one by one, as requests may go on elsewhere behind each of them, slices stay
-// together.
+// together. Nor is a time known that is shorter than any step where an alpha varies what is read.
 SimulationOptions run_options(SimulationOptions slice, bool resumes, bool two_threads) {
   if (resumes) slice.fast_forward = false;
-  slice.own_clock = !resumes && (slice.fast_forward || two_threads);
+  slice.own_clock = !resumes && !slice.alpha && (slice.fast_forward || two_threads);
   return slice;
 }
 
@@ -114,7 +114,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       recorder_(workload, names_of(options.slice.models), options.keep_requests,
                 FleetSlices::kThreads),
       slices_(places_max(options), resumes_ ? nullptr : &recorder_,
-              options.two_threads && !resumes_,
+              options.two_threads && !resumes_ && !options.slice.alpha,
               [this](RequestId request) { return made(request); }),
       watches_(clients != nullptr),
       memory_(options.slice.profile.memory_bytes_per_second) {
@@ -396,7 +396,8 @@ FleetCarried FleetSimulation::carried_now() const {
 
 // What slices have carried is known at each instant only where none stays behind.
 bool FleetSimulation::samples_carried() const {
-  return options_.keep_requests && !options_.slice.fast_forward && !options_.two_threads;
+  if (!options_.keep_requests || options_.slice.fast_forward) return false;
+  return !run_options(options_.slice, resumes_, options_.two_threads).own_clock;
 }
 
 // At the first instant at or behind each whole second, before anything happens there.

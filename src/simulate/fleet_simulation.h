@@ -32,7 +32,7 @@ struct FleetSimulationOptions {
   Nanos attach = millis(1);          // time to make a model in host memory runnable on a slice
   bool keep_requests = false;        // fills FleetSimulationReport::requests
   // A second thread simulates slices that are behind: SimulationOptions::own_clock. The report is
-  // the same.
+  // the same, but for `carried`.
   bool two_threads = false;
   // Instead of `slices`, for one machine: its GPU is divided into parts of its SMs, and may be
   // divided anew while it serves. `slice` then describes the whole GPU, and models move between

@@ -1,10 +1,11 @@
 // The slices of a simulated fleet, and when each of them is simulated.
 //
 // A slice depends on the rest of the fleet only when something is asked of it (a request, a model)
-// and when one of its requests ends, which the fleet is told. With the fast-forward each slice
-// therefore has a clock of its own, which may stay behind until one of these events. Then the slice
-// catches up: everything that happened meanwhile is done at once, each thing at its own time. The
-// fleet sees the same as if every slice had been simulated at each of its events.
+// and when one of its requests ends, which the fleet is told. With the fast-forward, or a second
+// thread, each slice therefore has a clock of its own, which may stay behind until one of these
+// events. Then the slice catches up: everything that happened meanwhile is done at once, each thing
+// at its own time. The fleet sees the same as if every slice had been simulated at each of its
+// events.
 //
 //   fleet   ──▲─────────────▲──────▲───▶      ▲ a request arrives, or ends
 //   slice A ──┴·············│······┴───▶      · caught up at the next ▲

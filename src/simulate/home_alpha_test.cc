@@ -88,6 +88,19 @@ TEST(HomeAlpha, TheSameInputGivesTheSameReport) {
   EXPECT_EQ(json(), json());
 }
 
+// A step may be shorter than any time that is known before, so slices stay together.
+TEST(HomeAlpha, ASecondThreadChangesNothing) {
+  const Workload workload = testing::make_workload(60, 20, 2);
+  for (const std::int64_t kept : {std::int64_t{1}, std::int64_t{1'500'000'000}}) {
+    FleetSimulationOptions options = at_home(1, 0);
+    options.machines = 2;
+    for (ModelShape& model : options.slice.models) model.max_resident = Bytes(kept);
+    const auto one_thread = run_fleet(options, workload).value();
+    options.two_threads = true;
+    EXPECT_EQ(to_json(run_fleet(options, workload).value()), to_json(one_thread)) << kept;
+  }
+}
+
 TEST(HomeAlpha, RefusesWhatMakesNoSense) {
   const auto why = [](auto change) {
     FleetSimulationOptions options = at_home(1, 0.5);

@@ -24,12 +24,13 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
 std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
                                           const std::string& group) {
   models_max_ = models_max;
-  app.add_option("--slices", slices_,
-                 "number of equal slices (1 to 64) into which the machine is divided, and which "
-                 "share its link and the catalogue; sizes of memory are then those of one slice. "
-                 "Or, for a GPU of 132 SMs and with sizes of the whole GPU: equal parts that share "
-                 "its HBM, as large as they can be (2x56, 4x24, 7x16), or auto (the whole GPU or "
-                 "2x56, by demand)")
+  app.add_option(
+         "--slices", slices_,
+         "number of equal slices (1 to 64) into which the machine is divided, and which "
+         "share its link and the catalogue; sizes of memory are then those of one slice. "
+         "Or, for a GPU of 132 SMs and with sizes of the whole GPU: equal parts that share "
+         "its HBM, as large as they can be (2x56, 4x24, 7x16; 4x32), or auto (the whole GPU or "
+         "2x56, by demand)")
       .group(group);
   std::vector<Option> others = {
       app.add_option("--machines", machines_,

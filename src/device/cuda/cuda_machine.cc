@@ -36,6 +36,11 @@ Status check_slice(const CudaMachine::State& state, const SliceSpec& slice) {
                             std::to_string(slice.processors) + " SMs; it has " +
                             std::to_string(gpu.sms()));
   }
+  if (slice.unit < 0 || (slice.processors > 0 && slice.unit > slice.processors)) {
+    return invalid_argument("slice '" + slice.name + "': units of " + std::to_string(slice.unit) +
+                            " SMs are not what " + std::to_string(slice.processors) +
+                            " SMs consist of");
+  }
   if (slice.arena_bytes < Bytes(0)) {
     return invalid_argument("slice '" + slice.name + "': its arena has a negative size");
   }

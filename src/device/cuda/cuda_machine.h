@@ -69,7 +69,8 @@ class CudaMachine {
 
   int gpus() const;
   Result<CudaGpu> describe(int ordinal) const;
-  // The finest split, then those with larger units that reach more SMs. Errors are those of open().
+  // The finest split, then those with larger units that reach more SMs and that the driver makes.
+  // Errors are those of open().
   Result<std::vector<CudaSmUnits>> sm_splits(int ordinal);
   // Whether one GPU's copies reach another's memory.
   bool reaches(int source, int target) const;

@@ -217,8 +217,10 @@ TEST_F(CudaMachineTest, ACoarserSplitReachesMore) {
       << other.error().message;
   quarters.clear();
   EXPECT_EQ(machine_->open({.name = "o", .processors = 24}).value()->capabilities().processors, 24);
-  EXPECT_EQ(machine_->open({.name = "x", .processors = 64, .unit = 1000}).error().code,
-            ErrorCode::kUnsupported);
+  for (const int unit : {-8, 72}) {
+    EXPECT_EQ(machine_->open({.name = "x", .processors = 64, .unit = unit}).error().code,
+              ErrorCode::kInvalidArgument);
+  }
 }
 
 // A call that waits for all work of the GPU may not begin while a stream waits for work that has

@@ -138,16 +138,15 @@ Result<std::vector<CudaSmUnits>> CudaPhysical::sm_splits() {
 // All units come from one split, because the driver joins only such units into a slice, and parts
 // of parts cannot be split.
 Status CudaPhysical::split_for(int unit) {
-  const bool used = std::count(unit_used_.begin(), unit_used_.end(), true) > 0;
-  if (!units_.empty() && unit == unit_) return {};
-  if (used) {
-    return exhausted(label_ + " is split into units of " + std::to_string(units_[0].sm_count) +
-                     " SMs for other slices, which must close before others are made");
-  }
   CAUSEWAY_ASSIGN(const CudaResource all, all_sms());
   const unsigned size = unit > 0 ? static_cast<unsigned>(unit) : finest_unit(all);
+  if (!units_.empty() && size == unit_) return {};
+  if (std::count(unit_used_.begin(), unit_used_.end(), true) > 0) {
+    return exhausted(label_ + " is split into units of " + std::to_string(unit_) +
+                     " SMs for other slices, which must close before others are made");
+  }
   CAUSEWAY_ASSIGN(units_, split(all, size));
-  unit_ = unit;
+  unit_ = size;
   unit_used_.assign(units_.size(), false);
   return {};
 }

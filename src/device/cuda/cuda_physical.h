@@ -109,7 +109,7 @@ class CudaPhysical {
 
   mutable std::mutex mutex_;  // guards what follows
   CUctx_st* primary_ = nullptr;
-  int unit_ = 0;  // of the split that slices have, as take_sms() named it
+  unsigned unit_ = 0;  // of the split that slices have
   std::vector<CudaResource> units_;
   std::vector<bool> unit_used_;
   std::optional<Error> lost_;
