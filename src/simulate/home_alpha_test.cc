@@ -90,7 +90,7 @@ TEST(HomeAlpha, TheSameInputGivesTheSameReport) {
 
 // A step may be shorter than any time that is known before, so slices stay together.
 TEST(HomeAlpha, ASecondThreadChangesNothing) {
-  const Workload workload = testing::make_workload(60, 20, 2);
+  const Workload workload = testing::make_workload(60, 20, 1);
   for (const std::int64_t kept : {std::int64_t{1}, std::int64_t{1'500'000'000}}) {
     FleetSimulationOptions options = at_home(1, 0);
     options.machines = 2;
