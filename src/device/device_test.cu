@@ -510,7 +510,8 @@ TEST_F(GpuTest, CopiesAndKernelsCrossTheBordersOfPieces) {
 // As a worker has models' homes: another's memory, mapped for reading, in pieces.
 TEST_F(GpuTest, WhatIsRegisteredForReadingIsCopiedAndReadInPlace) {
   if (machine_->registered_access() != HostAccess::kRead) {
-    GTEST_SKIP() << "a GPU here registers no memory that may only be read";
+    GTEST_SKIP() << "needs CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, "
+                    "which a GPU here lacks";
   }
   Random random(9);
   for (auto& byte : host_) byte = static_cast<std::byte>(random.bits());

@@ -27,11 +27,9 @@ Bytes memory_min(const ModelShape& shape, const SimulationOptions& options) {
   return std::min(round_up(shape.layout.bytes, options.residency.extent), ring);
 }
 
-// Where steps are told one by one, as requests may go on elsewhere behind each of them, slices stay
-// together. Nor is a time known that is shorter than any step where an alpha varies what is read.
-SimulationOptions run_options(SimulationOptions slice, bool resumes, bool two_threads) {
+// Where steps are told one by one, as requests may go on elsewhere behind each of them.
+SimulationOptions step_by_step(SimulationOptions slice, bool resumes) {
   if (resumes) slice.fast_forward = false;
-  slice.own_clock = !resumes && !slice.alpha && (slice.fast_forward || two_threads);
   return slice;
 }
 
@@ -107,14 +105,14 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       workload_(workload),
       clients_(clients),
       resumes_(resumes(options)),
+      helped_(options.two_threads && !resumes_ && !options.slice.alpha),
       links_(static_cast<std::size_t>(options.machines)),
       submitted_past_(links_.size()),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
       recorder_(workload, names_of(options.slice.models), options.keep_requests,
                 FleetSlices::kThreads),
-      slices_(places_max(options), resumes_ ? nullptr : &recorder_,
-              options.two_threads && !resumes_ && !options.slice.alpha,
+      slices_(places_max(options), resumes_ ? nullptr : &recorder_, helped_,
               [this](RequestId request) { return made(request); }),
       watches_(clients != nullptr),
       memory_(options.slice.profile.memory_bytes_per_second) {
@@ -131,7 +129,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
   }
   if (options.gpu_parts) {
     const bool one_by_one = !options.faults.empty();
-    parts_.emplace(*options.gpu_parts, run_options(options.slice, one_by_one, false));
+    parts_.emplace(*options.gpu_parts, step_by_step(options.slice, one_by_one));
     for (const fleet::ModelSpec& model : spec_.models) targets_.push_back(model.slo.tpot);
   }
   open_all();
@@ -142,8 +140,8 @@ const SimulationOptions& FleetSimulation::slice_options(std::int64_t parts) {
   const auto at = by_parts_.find(parts);
   if (at != by_parts_.end()) return at->second;
   SimulationOptions slice = divided(options_.slice, options_.slices, parts);
-  return by_parts_.emplace(parts, run_options(std::move(slice), resumes_, options_.two_threads))
-      .first->second;
+  slice.own_clock = helped_;
+  return by_parts_.emplace(parts, step_by_step(std::move(slice), resumes_)).first->second;
 }
 
 void FleetSimulation::tell(const fleet::Event& event) {
@@ -396,8 +394,7 @@ FleetCarried FleetSimulation::carried_now() const {
 
 // What slices have carried is known at each instant only where none stays behind.
 bool FleetSimulation::samples_carried() const {
-  if (!options_.keep_requests || options_.slice.fast_forward) return false;
-  return !run_options(options_.slice, resumes_, options_.two_threads).own_clock;
+  return options_.keep_requests && !options_.slice.fast_forward && !helped_;
 }
 
 // At the first instant at or behind each whole second, before anything happens there.

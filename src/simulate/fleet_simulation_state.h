@@ -211,6 +211,9 @@ class FleetSimulation {
   const Workload& workload_;
   FleetClients* const clients_;
   const bool resumes_;
+  // Whether the second thread simulates slices. It does not where an alpha varies what steps read,
+  // since no time is known then that is shorter than any step.
+  const bool helped_;
   // The options of a slice, by the number of slices of its machine; not used with gpu_parts.
   std::map<std::int64_t, SimulationOptions> by_parts_;
   ManualClock clock_;

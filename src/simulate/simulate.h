@@ -56,7 +56,8 @@ struct SimulationOptions {
   // the same.
   bool fast_forward = false;
   // For fleets: a slice stays behind the others until something is asked of it or one of its
-  // requests may end (fleet_slices.h). The report is the same. With fast_forward always so.
+  // requests may end (fleet_slices.h), as with fast_forward. The report is the same. The fleet sets
+  // it.
   bool own_clock = false;
   // The simulation stops there, and reports what it has.
   Nanos virtual_time_max = seconds(30 * 86'400);

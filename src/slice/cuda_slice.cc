@@ -4,10 +4,7 @@
 
 #ifdef CAUSEWAY_CUDA_BUILT
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -467,19 +464,9 @@ Status CudaSlice::start_engine(engine::OutputSink& sink) {
   return twin_home_->grow([this](std::int64_t twins) { engine_->add_twins(twins); });
 }
 
-// Slowly while requests are served, by whichever slice: the driver holds up the launches of all.
 device::Pace CudaSlice::pace(const std::function<bool()>& cancelled) const {
-  const auto busy = [this] { return machine_.slices().serving(); };
-  const auto pause = [](Nanos length) {
-    std::mutex mutex;
-    std::condition_variable never;
-    std::unique_lock lock(mutex);
-    (void)never.wait_for(lock, std::chrono::nanoseconds(length.count));
-  };
-  return {.piece = options_.registered_at_once,
-          .busy = busy,
-          .cancelled = cancelled ? cancelled : [] { return false; },
-          .pause = pause};
+  return pace_among(
+      machine_.slices(), options_.registered_at_once, cancelled ? cancelled : [] { return false; });
 }
 
 Status CudaSlice::reach(device::HostAddress address, Bytes bytes,

@@ -1,6 +1,9 @@
 #include "slice/slice_book.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "base/check.h"
@@ -57,6 +60,19 @@ Bytes SliceBook::slices_use(int gpu, Bytes used) const {
     if (entry->gpu_ == gpu) theirs += entry->holds_() + entry->beside_;
   }
   return std::clamp(theirs, Bytes(0), std::max(Bytes(0), used - before->second));
+}
+
+device::Pace pace_among(const SliceBook& slices, Bytes at_once, std::function<bool()> cancelled) {
+  const auto pause = [](Nanos length) {
+    std::mutex mutex;
+    std::condition_variable never;
+    std::unique_lock lock(mutex);
+    (void)never.wait_for(lock, std::chrono::nanoseconds(length.count));
+  };
+  return {.piece = at_once,
+          .busy = [&slices] { return slices.serving(); },
+          .cancelled = std::move(cancelled),
+          .pause = pause};
 }
 
 }  // namespace causeway::slice

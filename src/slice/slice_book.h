@@ -16,6 +16,7 @@
 #include <set>
 
 #include "base/units.h"
+#include "device/paced_registration.h"
 
 namespace causeway::slice {
 
@@ -61,5 +62,9 @@ class SliceBook {
   // By GPU: the memory in use when its first slice was opened, less what that slice held.
   std::map<int, Bytes> before_;
 };
+
+// How host memory is registered beside these slices: slowly while requests are served, by whichever
+// slice, since the driver holds up the launches of all. The book outlives the result.
+device::Pace pace_among(const SliceBook& slices, Bytes at_once, std::function<bool()> cancelled);
 
 }  // namespace causeway::slice

@@ -1,32 +1,11 @@
 #include "slice/twin_home.h"
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
 #include "base/log.h"
 
 namespace causeway::slice {
-namespace {
-
-device::Pace pace_among(const SliceBook& slices, Bytes at_once,
-                        const std::atomic<bool>& cancelled) {
-  return {.piece = at_once,
-          .busy = [&slices] { return slices.serving(); },
-          .cancelled = [&cancelled] { return cancelled.load(); },
-          .pause =
-              [](Nanos length) {
-                std::mutex mutex;
-                std::condition_variable never;
-                std::unique_lock lock(mutex);
-                (void)never.wait_for(lock, std::chrono::nanoseconds(length.count));
-              }};
-}
-
-}  // namespace
-
 Result<std::unique_ptr<TwinHome>> TwinHome::open(device::Device& device, Machine& machine,
                                                  Bytes frame, const KvHostOptions& options) {
   auto home = std::make_unique<TwinHome>(device);
@@ -34,8 +13,9 @@ Result<std::unique_ptr<TwinHome>> TwinHome::open(device::Device& device, Machine
       home->twins_,
       kv::TwinMemory::create(machine.home().memory,
                              {.frame = frame, .bytes = options.bytes, .piece = options.ahead}));
+  const auto cancelled = [&stop = home->cancelled_] { return stop.load(); };
   CAUSEWAY_TRY(home->twins_->reach(
-      device, pace_among(machine.slices(), options.registered_at_once, home->cancelled_)));
+      device, pace_among(machine.slices(), options.registered_at_once, cancelled)));
   return home;
 }
 

@@ -20,7 +20,9 @@ short polled(int descriptor, int timeout_ms) {
 
 TEST(Witness, HangsUpWhenItEndsAndNotBefore) {
   auto witness = Witness::start();
-  if (!witness.ok()) GTEST_SKIP() << witness.error().message;
+  if (!witness.ok())
+    GTEST_SKIP() << "needs a thread with a descriptor table of its own: "
+                 << witness.error().message;
   const FileDescriptor end(::dup((*witness)->end()));
   EXPECT_EQ(polled(end.get(), 50), 0);
   witness->reset();
@@ -32,7 +34,9 @@ TEST(Witness, KeepsNoDescriptorOfTheProcess) {
   std::array<int, 2> low{}, high{};
   ASSERT_EQ(::pipe2(low.data(), O_CLOEXEC), 0);
   const auto witness = Witness::start();
-  if (!witness.ok()) GTEST_SKIP() << witness.error().message;
+  if (!witness.ok())
+    GTEST_SKIP() << "needs a thread with a descriptor table of its own: "
+                 << witness.error().message;
   ASSERT_EQ(::pipe2(high.data(), O_CLOEXEC), 0);
   const FileDescriptor before(low[0]), after(high[0]);
   ::close(low[1]);
@@ -46,7 +50,9 @@ TEST(Witness, TellsOfItsOwnEndAlone) {
   auto one = Witness::start();
   auto other = Witness::start();
   for (const auto* witness : {&one, &other}) {
-    if (!witness->ok()) GTEST_SKIP() << witness->error().message;
+    if (!witness->ok())
+      GTEST_SKIP() << "needs a thread with a descriptor table of its own: "
+                   << witness->error().message;
   }
   const FileDescriptor ends(::dup((*one)->end())), stays(::dup((*other)->end()));
   one->reset();

@@ -29,7 +29,7 @@ std::vector<Option> FleetOptions::declare(Options& app, std::int64_t models_max,
          "number of equal slices (1 to 64) into which the machine is divided, and which "
          "share its link and the catalogue; sizes of memory are then those of one slice. "
          "Or, for a GPU of 132 SMs and with sizes of the whole GPU: equal parts that share "
-         "its HBM, as large as they can be (2x56, 4x24, 7x16; 4x32), or auto (the whole GPU or "
+         "its HBM, as large as they can be (2x56, 4x24, 4x32, 7x16), or auto (the whole GPU or "
          "2x56, by demand)")
       .group(group);
   std::vector<Option> others = {
