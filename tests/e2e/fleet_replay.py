@@ -165,7 +165,8 @@ def baseline(rows):
 def restarts(arguments, folder):
     """Of a worker that is killed: what its log lines say, the median and the worst."""
     kv_host = KILLED_KV[1 if arguments.tiny else 0]
-    report, log = replay(arguments, folder, "all", (*KILLED, kv_host), arguments.kills)
+    spare = ("--spare-workers",) if arguments.spare else ()
+    report, log = replay(arguments, folder, "all", (*KILLED, kv_host, *spare), arguments.kills)
     if arguments.keep:
         (arguments.keep / "killed.log").write_text("".join(log), encoding="utf-8")
     seen = report["all"]
@@ -204,6 +205,7 @@ def main():
     parser.add_argument("--baseline", metavar="OPTIONS", action="append", default=[],
                         help="of the server, with the first of the slices; may be repeated")
     parser.add_argument("--kills", type=int, default=0, help="of a worker, in a replay of its own")
+    parser.add_argument("--spare", action="store_true", help="with a spare beside that worker")
     parser.add_argument("--rate", type=float, default=20)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--json", type=Path, required=True)
