@@ -45,7 +45,7 @@ AGAIN_MS = 2000  # wanted, beside the first model's registration and arrival
 
 
 class Killer:
-    """Kills the server's only worker so often, while the replay of so many seconds runs."""
+    """Kills the server's only serving worker so often, while the replay of so many seconds runs."""
 
     def __init__(self, server, kills, seconds):
         self.server, self.kills, self.pause = server, kills, seconds / (kills + 1)
@@ -66,12 +66,18 @@ class Killer:
         for _ in range(self.kills):
             if self.ended.wait(self.pause):
                 return
-            for worker in self.server.workers():
-                os.kill(worker, signal.SIGKILL)
+            workers = self.server.workers()
+            if workers:
+                os.kill(min(workers, key=started), signal.SIGKILL)
 
     def ready(self):
         models = self.server.request("/v1/models")[1]["data"]
         return all(model["status"] == "ready" for model in models)
+
+
+def started(process):
+    """When, in the system's ticks. A spare is started later than the worker that serves."""
+    return int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[19])
 
 
 def asked(arguments):
