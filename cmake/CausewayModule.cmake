@@ -5,7 +5,8 @@ set(kLongModuleTests device_test model_test simulate_test slice_test transfer_te
 
 # causeway_module(NAME [LINK public libraries and modules…] [LINK_PRIVATE libraries…]
 #                 [EXCLUDE pattern of paths that are built otherwise]
-#                 [OPTIMIZED | OPTIMIZED_WHERE_TESTED] [NO_THREADS | THREADED_TESTS files…])
+#                 [OPTIMIZED | OPTIMIZED_WHERE_TESTED | OPTIMIZED_WHERE_RACING]
+#                 [OWN_OBJECT whole paths…] [NO_THREADS | THREADED_TESTS files…])
 #
 # Makes the module of the current folder from what lies in it, at any depth:
 #   *.cc          the library causeway_NAME (alias causeway::NAME)
@@ -23,17 +24,23 @@ set(kLongModuleTests device_test model_test simulate_test slice_test transfer_te
 # OPTIMIZED: under sanitizers too, where other modules are compiled with -O0. The tests of those others
 # are compiled with -O0 in every build.
 # OPTIMIZED_WHERE_TESTED: likewise, but for the thread sanitizer, which runs few of its tests or none.
+# OPTIMIZED_WHERE_RACING: likewise, but for the address sanitizer, where its tests wait for the system
+# longer than they compute.
+# OWN_OBJECT: these sources are joined with each other alone, since a program of tests brings others in
+# their place: a linker takes an object of an archive whole, or leaves it.
 # NO_THREADS: no file of the module starts a thread, so that its tests would prove nothing under the
 # thread sanitizer, and are not built there. That no file names one is checked here.
-# In a build with CAUSEWAY_LEAN the test programs of modules that are not OPTIMIZED are left out, since
+# In a build with CAUSEWAY_LEAN the test programs of modules that say none of these are left out, since
 # the sanitizers' lanes run them and their random cases are few; and `all` is without programs for
 # GPUs.
 # THREADED_TESTS: the test program of the thread sanitizer is made of these files alone, because one
 # thread runs in the module's other tests. That no other test names one is checked here.
 function(causeway_module name)
-  cmake_parse_arguments(arg "OPTIMIZED;OPTIMIZED_WHERE_TESTED;NO_THREADS" "EXCLUDE"
-                        "LINK;LINK_PRIVATE;LINK_TEST;THREADED_TESTS" ${ARGN})
-  if(arg_OPTIMIZED_WHERE_TESTED AND NOT CAUSEWAY_SANITIZE MATCHES "thread")
+  cmake_parse_arguments(arg
+    "OPTIMIZED;OPTIMIZED_WHERE_TESTED;OPTIMIZED_WHERE_RACING;NO_THREADS" "EXCLUDE"
+    "LINK;LINK_PRIVATE;LINK_TEST;OWN_OBJECT;THREADED_TESTS" ${ARGN})
+  if((arg_OPTIMIZED_WHERE_TESTED AND NOT CAUSEWAY_SANITIZE MATCHES "thread")
+     OR (arg_OPTIMIZED_WHERE_RACING AND NOT CAUSEWAY_SANITIZE MATCHES "address"))
     set(arg_OPTIMIZED TRUE)
   endif()
   file(GLOB_RECURSE all CONFIGURE_DEPENDS *.cc)
@@ -75,12 +82,20 @@ function(causeway_module name)
 
   set(target causeway_${name})
   if(sources)
+    set(compiled ${target})
+    if(arg_OWN_OBJECT AND CAUSEWAY_TESTS AND NOT CAUSEWAY_SANITIZE)
+      list(REMOVE_ITEM sources ${arg_OWN_OBJECT})
+      add_library(${target}_own OBJECT ${arg_OWN_OBJECT})
+      target_link_libraries(${target}_own PUBLIC ${arg_LINK} PRIVATE ${arg_LINK_PRIVATE})
+      list(APPEND compiled ${target}_own)
+      list(APPEND sources $<TARGET_OBJECTS:${target}_own>)
+    endif()
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC ${arg_LINK} PRIVATE ${arg_LINK_PRIVATE})
     if(arg_OPTIMIZED)
-      causeway_optimized(${target})
+      causeway_optimized(${compiled})
     else()
-      causeway_precompiled(${target})
+      causeway_precompiled(${compiled})
     endif()
     if(cuda_host)
       target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})

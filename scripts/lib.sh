@@ -148,11 +148,12 @@ install_xgrammar() {
 
 # configure PRESET; CAUSEWAY_LEAN=ON leaves out what only other lanes of scripts/test run.
 configure() {
-  local preset=$1 options=("-DCAUSEWAY_LEAN=${CAUSEWAY_LEAN:-OFF}")
-  if [ -x .venv/bin/python ]; then options+=(-DCAUSEWAY_PYTHON="$PWD/.venv/bin/python"); fi
-  if [ -x .venv-clients/bin/python ]; then
-    options+=(-DCAUSEWAY_CLIENTS_PYTHON="$PWD/.venv-clients/bin/python")
-  fi
+  local preset=$1 options=("-DCAUSEWAY_LEAN=${CAUSEWAY_LEAN:-OFF}") of
+  for of in PYTHON=.venv CLIENTS_PYTHON=.venv-clients; do
+    if [ -x "${of#*=}/bin/python" ]; then options+=("-DCAUSEWAY_${of%=*}=$PWD/${of#*=}/bin/python")
+    else options+=("-UCAUSEWAY_${of%=*}")  # which was there when the folder was configured before
+    fi
+  done
   # A build folder made for another path (a moved checkout) cannot be reused.
   if [ -f "build/$preset/CMakeCache.txt" ] &&
     ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "build/$preset/CMakeCache.txt"; then

@@ -169,7 +169,9 @@ class Test(Checkout):
     def test_the_next_lane_is_built_beside_tests(self):
         done, events = self.run_lanes("touch tests-ended")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(events, ["build release", "built release", "build asan unit_tests",
+        self.assertEqual(events, ["build release causeway_transfer",
+                                  "built release causeway_transfer",
+                                  "build release", "built release", "build asan unit_tests",
                                   "tests build/release", "built asan unit_tests",
                                   "build asan unit_tests", "built asan unit_tests",
                                   "tests build/asan"])
