@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What neighbours on other slices of a GPU cost a slice: the time between its tokens, and its prompts.
+"""What neighbours on other slices of a GPU cost a slice: time between its tokens, and its prompts.
 
 One slice answers one client: alone, and beside one to three others that decode, compute prompts, or
 bring weights. The models are those of `make-catalogue`; each has a slice of its own, since a model
@@ -198,7 +198,8 @@ def measure(server, plan, vocab):
     seen = sorted(seen) or [0]
     at = lambda share: seen[min(len(seen) - 1, int(share * len(seen)))]
     return {**plan, "n": len(seen), "median": statistics.median(seen),
-            "mean": statistics.fmean(seen), "each": each, "p10": at(0.1), "p90": at(0.9), "p99": at(0.99),
+            "mean": statistics.fmean(seen), "each": each,
+            "p10": at(0.1), "p90": at(0.9), "p99": at(0.99),
             "seconds": took, "busy": (after["busy"] - before["busy"]) / took,
             "gb_per_s": (after["bytes"] - before["bytes"]) / took * 1e-9,
             "neighbours": [(b - a) / took for a, b in zip(counts, counts_after)]}
