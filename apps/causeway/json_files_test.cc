@@ -209,7 +209,9 @@ constexpr const char* kHardware = R"({"name": "x", "description": "y", "tflops":
   "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46, "step_overhead_us": 50, "layer_overhead_us": 6.3,
   "prompt_layer_overhead_us": 24, "prompt_attention_tflops": 400, "prompt_attention_token_ns": 30,
   "home_gb_per_s": 51, "plain_launch_us": 1000, "shape_choice_us": 400, "request_path_us": 490,
-  "copy_slowdown": 0.07})";
+  "copy_slowdown": 0.07, "part_layer_overhead_us": 7, "part_attention": 1.15,
+  "coarse_part_layer_overhead_us": 11, "coarse_part_attention": 0.8, "part_link_gb_per_s": 51,
+  "part_neighbour_slowdown": 0.2})";
 
 constexpr const char* kRow = R"([{"home": "host", "sms": 132, "m": 0, "n": 16384, "k": 4096,
   "way": "floor", "alpha": 0, "ms": 2.6, "link_gb": 0.13},

@@ -55,14 +55,13 @@ std::vector<std::string> FleetSimulation::names_of(const std::vector<ModelShape>
 fleet::FleetSpec FleetSimulation::spec_of(const FleetSimulationOptions& options,
                                           const Workload& workload) {
   fleet::FleetSpec spec;
-  const HardwareProfile& profile = options.slice.profile;
-  spec.links.assign(static_cast<std::size_t>(options.machines),
-                    {.bytes_per_second = profile.link_bytes_per_second});
   const std::int64_t slices = options.gpu_parts ? options.gpu_parts->parts : options.slices;
   SimulationOptions one = options.slice;
   if (options.gpu_parts) {
     one = GpuParts(*options.gpu_parts, options.slice).slice_options(options.gpu_parts->parts);
   }
+  spec.links.assign(static_cast<std::size_t>(options.machines),
+                    {.bytes_per_second = one.profile.link_bytes_per_second});
   for (std::int64_t i = 0; i < slices * options.machines; ++i) {
     spec.slices.push_back(slice_spec(one, options.models_max, i / slices));
   }
@@ -115,7 +114,8 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       slices_(places_max(options), resumes_ ? nullptr : &recorder_, helped_,
               [this](RequestId request) { return made(request); }),
       watches_(clients != nullptr),
-      memory_(options.slice.profile.memory_bytes_per_second) {
+      memory_(options.slice.profile.memory_bytes_per_second,
+              options.slice.profile.parts.neighbour_slowdown) {
   for (std::int64_t i = 0; i < places_max(options); ++i) {
     places_.emplace_back(slices_, clock_, static_cast<std::size_t>(i));
   }

@@ -16,6 +16,32 @@ slice::SliceGpu hopper_parts() {
 
 int parts_most(const GpuPartsOptions& options) { return std::max(options.parts, slice::kPartsMax); }
 
+namespace {
+
+constexpr double kMeasuredShare = 32.0 / 132;  // as PartProfile has it
+
+// From `whole`, where `divided` is 0, to `part`, where it is 1.
+Nanos between(Nanos whole, Nanos part, double divided) {
+  return whole + nanos_from_seconds(to_seconds(part - whole) * divided);
+}
+
+// Beside what its processors alone make of a part.
+void apply_measured(const PartProfile& measured, bool coarse, double share, HardwareProfile& part) {
+  const PartProfile::Split& split = coarse ? measured.coarse : measured.fine;
+  const double divided = std::min(1.0, (1 - share) / (1 - kMeasuredShare));
+  if (split.layer_overhead > Nanos(0)) {
+    for (Nanos* overhead : {&part.layer_overhead, &part.prompt_layer_overhead}) {
+      *overhead = between(*overhead, split.layer_overhead, divided);
+    }
+  }
+  if (split.attention > 0) part.attention_bytes_per_second *= 1 + (split.attention - 1) * divided;
+  if (measured.link_bytes_per_second > 0) {
+    part.link_bytes_per_second = measured.link_bytes_per_second;
+  }
+}
+
+}  // namespace
+
 HardwareProfile part_of(const HardwareProfile& machine, const slice::SliceGpu& gpu, int parts) {
   if (parts == 1) return machine;
   const int processors = slice::parts_of(gpu, 0, parts).front().processors;
@@ -27,10 +53,12 @@ HardwareProfile part_of(const HardwareProfile& machine, const slice::SliceGpu& g
   part.prompt_attention_flops_per_second *= share;
   part.prompt_attention_token_seconds /= share;
   part.memory_bytes_per_second *= bandwidth;
-  part.attention_bytes_per_second *= bandwidth;
+  part.attention_bytes_per_second *= share;
   part.memory = machine.memory / parts;
   part.kv_in_bytes_per_second /= parts;
   part.kv_out_bytes_per_second /= parts;
+  const bool coarse = gpu.unit > kH100Parts.unit;
+  apply_measured(machine.parts, coarse, share, part);
   return part;
 }
 

@@ -5,9 +5,10 @@
 //   share of the SMs     0   16/132   32/132   64/132   1
 //   of HBM's bandwidth   0    0.27     0.55     0.89    1     for a part that is alone
 //
-// Each part has its own share of the FLOPs and of the memory. Parts share the memory's bandwidth
-// (shared_memory.h) and the link. The table is what steps read on 16, 32 and 64 SMs of an H200
-// (slice/sm_rates.h).
+// Each part has its own share of the FLOPs, of the memory, and of the rate at which attention reads
+// KV, which its processors limit. Parts share the memory's bandwidth (shared_memory.h) and the
+// link. The table is what steps read on 16, 32 and 64 SMs of an H200 (slice/sm_rates.h); what else
+// was measured of parts is in PartProfile (hardware_profile.h).
 #pragma once
 
 #include <optional>

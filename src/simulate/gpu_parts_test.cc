@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "base/testing/rounds.h"
+#include "model/random_model.h"
 #include "simulate/fleet_simulation.h"
 #include "simulate/testing/shapes.h"
 
@@ -30,6 +31,9 @@ FleetSimulationOptions gpu_in(int parts, bool resizes = false) {
   if (resizes) options.gpu_parts->resizes = slice::LayoutRules();
   return options;
 }
+
+// As `--slices 4x32` divides it: into units of a coarser split.
+constexpr slice::SliceGpu kIn32 = {.processors = 132, .unit = 32, .units = 4};
 
 struct Stream {
   std::size_t model = 0;
@@ -85,6 +89,35 @@ TEST(GpuParts, APartReadsMoreThanItsShareOfTheProcessors) {
   EXPECT_EQ(quarter.name, "h100, 24 SMs");
 }
 
+TEST(GpuParts, AWholeGpuIsAsItWas) {
+  const HardwareProfile gpu = find_profile("h200").value();
+  const HardwareProfile whole = part_of(gpu, hopper_parts(), 1);
+  EXPECT_EQ(whole.layer_overhead, gpu.layer_overhead);
+  EXPECT_EQ(whole.prompt_layer_overhead, gpu.prompt_layer_overhead);
+  EXPECT_EQ(whole.link_bytes_per_second, gpu.link_bytes_per_second);
+  EXPECT_EQ(whole.attention_bytes_per_second, gpu.attention_bytes_per_second);
+}
+
+TEST(GpuParts, OnlyPartsOfACoarserSplitHaveItsRates) {
+  const HardwareProfile gpu = find_profile("h200").value();
+  EXPECT_EQ(part_of(gpu, kIn32, 4).layer_overhead, gpu.parts.coarse.layer_overhead);
+  EXPECT_EQ(part_of(gpu, kH100Parts, 4).layer_overhead, gpu.parts.fine.layer_overhead) << "24 SMs";
+  const HardwareProfile half = part_of(gpu, kH100Parts, 2);
+  EXPECT_GT(half.layer_overhead, gpu.layer_overhead);
+  EXPECT_LT(half.layer_overhead, gpu.parts.fine.layer_overhead) << "between it and the whole GPU";
+  EXPECT_EQ(half.link_bytes_per_second, gpu.parts.link_bytes_per_second);
+}
+
+TEST(GpuParts, AProfileWithoutThemHasPartsAsTheGpu) {
+  HardwareProfile gpu = find_profile("h200").value();
+  gpu.parts = {};
+  const HardwareProfile part = part_of(gpu, kIn32, 4);
+  EXPECT_EQ(part.layer_overhead, gpu.layer_overhead);
+  EXPECT_EQ(part.prompt_layer_overhead, gpu.prompt_layer_overhead);
+  EXPECT_EQ(part.link_bytes_per_second, gpu.link_bytes_per_second);
+  EXPECT_NEAR(part.attention_bytes_per_second / gpu.attention_bytes_per_second, 32.0 / 132, 1e-9);
+}
+
 // Short of bandwidth all get a quarter of it; one alone reads more, and computes less than that.
 TEST(GpuParts, FourPartsAreSlowerForPromptsAndFasterForTokensThanQuarters) {
   Workload workload;
@@ -106,6 +139,67 @@ TEST(GpuParts, FourPartsAreSlowerForPromptsAndFasterForTokensThanQuarters) {
   EXPECT_LT(p50(of_parts.tpot), 0.7 * p50(of_equal.tpot));
 }
 
+// Shapes of tests/e2e/neighbours_cost.py.
+ModelShape shape_of_layers(model::Family family, std::int64_t hidden, std::int64_t intermediate,
+                           std::int64_t heads, std::int64_t head_dim, std::int64_t layers) {
+  model::ModelConfig config = model::random_model_config(family);
+  config.hidden = hidden;
+  config.intermediate = intermediate;
+  config.heads = heads;
+  config.kv_heads = 8;
+  config.head_dim = head_dim;
+  config.layers = layers;
+  config.vocab = 8192;
+  config.max_position = Tokens(4096);
+  config.tied_embeddings = true;
+  return shape_of("", config, mib(4)).value();
+}
+
+// What one slice of an H200 in 4x32 was measured to take, in ms: docs/measurements/fleet-h200.md.
+// Of tokens the mean of 1,000, behind 250 tokens more than the prompt in the mean. Beside others it
+// is the mean of what was measured while they decode and while they compute prompts.
+TEST(GpuParts, StepsTakeWhatWasMeasuredOnAnH200) {
+  struct Measured {
+    double at_100, at_800, at_2400;       // tokens of context, alone
+    double beside_1, beside_2, beside_3;  // with 800
+    double prompt_800;                    // a prompt of so many tokens
+  };
+  const std::pair<ModelShape, Measured> all[] = {
+      {shape_of_layers(model::Family::kQwen3, 1024, 3072, 16, 128, 24),
+       {0.656, 0.748, 0.980, 0.809, 0.885, 1.008, 7.284}},
+      {shape_of_layers(model::Family::kLlama, 2048, 8192, 32, 64, 10),
+       {0.665, 0.690, 0.772, 0.799, 0.906, 1.030, 7.326}}};
+  const HardwareProfile gpu = find_profile("h200").value();
+  const HardwareProfile part = part_of(gpu, kIn32, 4);
+  for (const auto& [shape, measured] : all) {
+    const auto token = [&](double context, int others) {
+      SharedMemory memory(gpu.memory_bytes_per_second, gpu.parts.neighbour_slowdown);
+      for (int other = 1; other <= others; ++other) memory.use(other, 0.9e12);
+      HardwareProfile left = part;
+      left.memory_bytes_per_second = memory.granted(0, part.memory_bytes_per_second);
+      left.attention_bytes_per_second *=
+          left.memory_bytes_per_second / part.memory_bytes_per_second;
+      StepTokens one{.tokens = 1};
+      one.add(1, context + 250);
+      return to_seconds(step_duration(work_of(one, shape), left)) * 1e3;
+    };
+    const auto near = [](double simulated, double seen, double within = 0.08) {
+      EXPECT_NEAR(simulated / seen, 1, within) << simulated << " for " << seen << " ms";
+    };
+    near(token(100, 0), measured.at_100);
+    near(token(800, 0), measured.at_800);
+    near(token(2400, 0), measured.at_2400);
+    near(token(800, 1), measured.beside_1);
+    near(token(800, 2), measured.beside_2);
+    near(token(800, 3), measured.beside_3);
+    StepTokens prompt{.tokens = 800};
+    prompt.add(800, 0);
+    const Nanos step = step_duration(work_of(prompt, shape), part);
+    const Nanos first = part.request_path + part.plain_launch + step;
+    near(to_seconds(first) * 1e3, measured.prompt_800, 0.15);
+  }
+}
+
 TEST(SharedMemory, GivesEachItsOwnAsLongAsTheOthersLeaveIt) {
   SharedMemory memory(100);
   EXPECT_EQ(memory.granted(0, 89), 89);
@@ -116,6 +210,18 @@ TEST(SharedMemory, GivesEachItsOwnAsLongAsTheOthersLeaveIt) {
   EXPECT_EQ(memory.granted(1, 89), 80);
   memory.use(0, 0);
   EXPECT_EQ(memory.granted(1, 89), 89);
+}
+
+TEST(SharedMemory, EachThatReadsMakesReadsSlower) {
+  SharedMemory memory(100, 0.2);
+  EXPECT_EQ(memory.granted(0, 60), 60);
+  memory.use(1, 1);
+  EXPECT_EQ(memory.granted(0, 60), 50) << "however little the other reads";
+  EXPECT_EQ(memory.granted(1, 60), 60) << "itself does not count";
+  memory.use(2, 1);
+  EXPECT_NEAR(memory.granted(0, 70), 50, 1e-9);
+  memory.use(2, 80);
+  EXPECT_NEAR(memory.granted(0, 60), 100.0 / 3, 1e-9) << "what is left is less than that";
 }
 
 // docs/measurements/fleet-h100.md: between tokens of 8 that decode, 52.7 ms beside prompts of 8,192

@@ -23,7 +23,10 @@ constexpr std::string_view kProfiles = R"([
    "link_gb_per_s": 55, "home_gb_per_s": 51, "kv_in_gb_per_s": 46, "kv_out_gb_per_s": 46,
    "step_overhead_us": 50, "layer_overhead_us": 6.3, "prompt_layer_overhead_us": 40,
    "plain_launch_us": 1000, "shape_choice_us": 400,
-   "request_path_us": 490, "copy_slowdown": 0.07},
+   "request_path_us": 490, "copy_slowdown": 0.07,
+   "part_layer_overhead_us": 6.5, "part_attention": 1.22,
+   "coarse_part_layer_overhead_us": 9.8, "coarse_part_attention": 0.78,
+   "part_link_gb_per_s": 51, "part_neighbour_slowdown": 0.17},
   {"name": "h100",
    "description": "NVIDIA H100 SXM on PCIe 5 x16",
    "tflops": 740, "memory_gb_per_s": 3095, "attention_gb_per_s": 2350,
@@ -31,7 +34,10 @@ constexpr std::string_view kProfiles = R"([
    "link_gb_per_s": 54, "home_gb_per_s": 51, "kv_in_gb_per_s": 40, "kv_out_gb_per_s": 40,
    "step_overhead_us": 50, "layer_overhead_us": 6.3, "prompt_layer_overhead_us": 40,
    "plain_launch_us": 1000, "shape_choice_us": 400,
-   "request_path_us": 490, "copy_slowdown": 0.07},
+   "request_path_us": 490, "copy_slowdown": 0.07,
+   "part_layer_overhead_us": 6.5, "part_attention": 1.87,
+   "coarse_part_layer_overhead_us": 9.8, "coarse_part_attention": 1.19,
+   "part_link_gb_per_s": 50, "part_neighbour_slowdown": 0.17},
   {"name": "gh200", "description": "NVIDIA GH200, 96 GB HBM3, NVLink-C2C",
    "tflops": 780, "memory_gb_per_s": 3800, "memory_gb": 96, "link_gb_per_s": 400,
    "kv_in_gb_per_s": 179, "kv_out_gb_per_s": 181, "step_overhead_us": 300},
@@ -93,6 +99,26 @@ Status add_times(const nlohmann::json& json, HardwareProfile& profile) {
   return {};
 }
 
+Result<PartProfile::Split> split_from(const nlohmann::json& json, const char* layer_key,
+                                      const char* attention_key) {
+  CAUSEWAY_ASSIGN(const double layer, optional_number(json, layer_key, 0, 0, 1e9));
+  CAUSEWAY_ASSIGN(const double attention, optional_number(json, attention_key, 0, 0, 100));
+  return PartProfile::Split{.layer_overhead = nanos_from_seconds(layer * 1e-6),
+                            .attention = attention};
+}
+
+Result<PartProfile> parts_from(const nlohmann::json& json) {
+  PartProfile parts;
+  CAUSEWAY_ASSIGN(parts.fine, split_from(json, "part_layer_overhead_us", "part_attention"));
+  CAUSEWAY_ASSIGN(parts.coarse,
+                  split_from(json, "coarse_part_layer_overhead_us", "coarse_part_attention"));
+  CAUSEWAY_ASSIGN(const double link, optional_number(json, "part_link_gb_per_s", 0, 0, 1e6));
+  CAUSEWAY_ASSIGN(parts.neighbour_slowdown,
+                  optional_number(json, "part_neighbour_slowdown", 0, 0, 10));
+  parts.link_bytes_per_second = link * 1e9;
+  return parts;
+}
+
 Result<HardwareProfile> profile_from(const nlohmann::json& json) {
   if (!json.is_object()) return corrupt("hardware profile: an object is expected");
   HardwareProfile profile;
@@ -110,6 +136,7 @@ Result<HardwareProfile> profile_from(const nlohmann::json& json) {
   CAUSEWAY_ASSIGN(const double prompt_layer,
                   optional_number(json, "prompt_layer_overhead_us", layer, 0, 1e9));
   CAUSEWAY_TRY(add_times(json, profile));
+  CAUSEWAY_ASSIGN(profile.parts, parts_from(json));
   profile.layer_overhead = nanos_from_seconds(layer * 1e-6);
   profile.prompt_layer_overhead = nanos_from_seconds(prompt_layer * 1e-6);
   profile.attention_bytes_per_second = attention * 1e9;

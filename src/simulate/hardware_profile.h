@@ -12,6 +12,21 @@
 
 namespace causeway::simulate {
 
+// What differs in parts of a GPU's processors (gpu_parts.h), as it was measured on parts of 32 of
+// 132 SMs, of the finest split of the SMs or of a coarser one. Zero: nothing does.
+struct PartProfile {
+  struct Split {
+    Nanos layer_overhead;  // instead of either of the GPU's
+    // The rate at which attention reads KV, as a share of what such a part of the SMs has of the
+    // GPU's.
+    double attention = 0;
+  };
+  Split fine, coarse;
+  double link_bytes_per_second = 0;
+  // What memory reads take longer for each other part on which a step runs: 0.2 for 20 %.
+  double neighbour_slowdown = 0;
+};
+
 struct HardwareProfile {
   std::string name;
   std::string description;
@@ -39,15 +54,17 @@ struct HardwareProfile {
   double copy_slowdown = 0;  // of memory bandwidth while copies reach the device: 0.07 for 7 %
   // HTTP both ways for a client on the same machine, part of the time to the first token
   Nanos request_path;
+  PartProfile parts;
 };
 
 // kCorrupt names the field. Keys: name, description, tflops, memory_gb_per_s, memory_gb,
 // link_gb_per_s, step_overhead_us; and, which may be left out, layer_overhead_us,
 // prompt_layer_overhead_us (left out as layer_overhead_us), prompt_attention_tflops (left out as
 // tflops), prompt_attention_token_ns, plain_launch_us, shape_choice_us, request_path_us,
-// copy_slowdown, attention_gb_per_s (left out as memory_gb_per_s), home_gb_per_s (left out as
-// link_gb_per_s), kv_in_gb_per_s and kv_out_gb_per_s (both or none; left out they are what the link
-// gives).
+// part_layer_overhead_us, part_attention, coarse_part_layer_overhead_us, coarse_part_attention,
+// part_link_gb_per_s, part_neighbour_slowdown, copy_slowdown, attention_gb_per_s (left out as
+// memory_gb_per_s), home_gb_per_s (left out as link_gb_per_s), kv_in_gb_per_s and kv_out_gb_per_s
+// (both or none; left out they are what the link gives).
 Result<HardwareProfile> parse_profile(std::string_view json);
 
 // "h200", "h100", "gh200", "gh200-144gb", "gb200", "rubin", "cpu-2core"; kNotFound lists them.

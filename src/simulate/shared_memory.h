@@ -1,5 +1,6 @@
 // The bandwidth of a memory that several slices of one GPU share. Each slice reads as fast as its
-// processors can while the others leave that much; otherwise all get equal shares. Pure.
+// processors can while the others leave that much; otherwise all get equal shares. Each other that
+// reads, at whatever rate, makes its reads slower, by `slowdown` of what they take alone. Pure.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,8 @@ namespace causeway::simulate {
 
 class SharedMemory {
  public:
-  explicit SharedMemory(double bytes_per_second) : rate_(bytes_per_second) {}
+  explicit SharedMemory(double bytes_per_second, double slowdown = 0)
+      : rate_(bytes_per_second), slowdown_(slowdown) {}
 
   // The part of the rate `own` that the user gets beside the present use of the others.
   double granted(int user, double own) const {
@@ -19,13 +21,14 @@ class SharedMemory {
       others += rate;
       users += 1;
     }
-    return std::min(own, std::max(rate_ - others, rate_ / users));
+    const double slowed = own / (1 + slowdown_ * (users - 1));
+    return std::min(slowed, std::max(rate_ - others, rate_ / users));
   }
   // Sets the user's rate from now on; zero: it reads nothing.
   void use(int user, double bytes_per_second) { used_[user] = bytes_per_second; }
 
  private:
-  const double rate_;
+  const double rate_, slowdown_;
   std::map<int, double> used_;
 };
 
