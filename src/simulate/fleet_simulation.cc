@@ -33,6 +33,11 @@ SimulationOptions step_by_step(SimulationOptions slice, bool resumes) {
   return slice;
 }
 
+Recorded recorded(const FleetSimulationOptions& options) {
+  if (options.keep_outcomes) return Recorded::kOutcomes;
+  return options.keep_requests ? Recorded::kRequests : Recorded::kLatencies;
+}
+
 }  // namespace
 
 fleet::SliceSpec slice_spec(const SimulationOptions& slice, std::int64_t models_max,
@@ -110,8 +115,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       submitted_past_(links_.size()),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
-      recorder_(workload, names_of(options.slice.models), options.keep_requests,
-                FleetSlices::kThreads),
+      recorder_(workload, names_of(options.slice.models), recorded(options), FleetSlices::kThreads),
       slices_(places_max(options), resumes_ ? nullptr : &recorder_, helped_,
               [this](RequestId request) { return made(request); }),
       watches_(clients != nullptr),
@@ -394,7 +398,8 @@ FleetCarried FleetSimulation::carried_now() const {
 
 // What slices have carried is known at each instant only where none stays behind.
 bool FleetSimulation::samples_carried() const {
-  return options_.keep_requests && !options_.slice.fast_forward && !helped_;
+  const bool keeps = options_.keep_requests || options_.keep_outcomes;
+  return keeps && !options_.slice.fast_forward && !helped_;
 }
 
 // At the first instant at or behind each whole second, before anything happens there.
@@ -450,6 +455,7 @@ FleetSimulationReport FleetSimulation::report() {
   report.serving.total = recorder_.total();
   report.switches = recorder_.switches();
   report.requests = recorder_.take_served();
+  report.outcomes = recorder_.take_outcomes();
   report.carried = std::move(carried_);
   if (samples_carried()) {
     report.carried.push_back(carried_now());
