@@ -233,6 +233,11 @@ std::vector<request::Output> EngineCore::take_outputs() {
   return std::exchange(state_->outputs, {});
 }
 
+void EngineCore::take_outputs(std::vector<request::Output>& outputs) {
+  outputs.clear();
+  outputs.swap(state_->outputs);
+}
+
 std::int64_t EngineCore::requests() const {
   return static_cast<std::int64_t>(state_->sequences.size());
 }

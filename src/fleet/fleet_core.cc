@@ -391,6 +391,7 @@ void FleetCore::State::route_held(Model& model) {
   CAUSEWAY_DCHECK(held >= 0, "as many are held as models hold");
   model.resume_until.reset();
   touch(model);
+  if (model.held.empty()) return;
   for (const RequestId request : std::exchange(model.held, {})) route(model, request);
 }
 

@@ -53,7 +53,7 @@ class FleetCore::State {
     bool removed = false;  // its folder is gone: it leaves, or has left
     bool sleeps = false;   // it was sent to sleep, and is to be woken together with others
     std::vector<RequestId> awaiting;  // asks that are answered when it has left
-    std::deque<RequestId> held;
+    std::vector<RequestId> held;
     Nanos onset;  // when the first of the held requests begins to lag
     std::int64_t running = 0;
     std::optional<Nanos> no_room_since;

@@ -69,7 +69,7 @@ Tokens KvCache::State::open(RequestId id, ModelId model_id, std::span<const Toke
   opened.serial = next_serial++;
   const std::size_t blocks = tokens.size() / static_cast<std::size_t>(opened.block_tokens) + 1;
   opened.table.reserve(blocks);
-  opened.hashes.reserve(blocks);
+  if (tracks_blocks()) opened.hashes.reserve(blocks);
   opened.committed_tokens = walk_prefix(model_id, tokens, [&](const PrefixHash& hash) {
     const FrameId frame = pool.find(hash);
     if (!frame.valid() && !(bring && ready_twin(hash).valid())) return false;

@@ -166,13 +166,15 @@ Status WeightCache::remove_model(ModelId model) {
 
 void WeightCache::take_events(Nanos now) {
   residency_.grant(mover_.granted_rate(), now);
-  for (WeightEvent& event : mover_.poll()) {
+  std::vector<WeightEvent> events = mover_.poll();
+  for (WeightEvent& event : events) {
     if (!event.model.valid()) {
       frame_events_.push_back(std::move(event));
     } else {
       take_event(event, now);
     }
   }
+  mover_.take_back(std::move(events));
   fill(now);
 }
 
