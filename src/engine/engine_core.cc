@@ -234,6 +234,7 @@ std::vector<request::Output> EngineCore::take_outputs() {
 }
 
 void EngineCore::take_outputs(std::vector<request::Output>& outputs) {
+  CAUSEWAY_DCHECK(&outputs != &state_->outputs, "outputs are taken into other memory");
   outputs.clear();
   outputs.swap(state_->outputs);
 }

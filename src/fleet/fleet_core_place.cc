@@ -138,6 +138,7 @@ bool FleetCore::State::start_measures() {
 
 std::vector<FleetCore::State::Model*> FleetCore::State::in_motion() {
   std::vector<Model*> all;
+  all.reserve(moving.size());
   for (const ModelId id : moving) all.push_back(&model_of(id));
   return all;
 }

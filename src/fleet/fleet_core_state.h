@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/id_map.h"
 #include "base/random.h"
 #include "fleet/fleet_core.h"
 #include "fleet/fleet_view.h"
@@ -43,7 +42,7 @@ class FleetCore::State {
     SliceId to;          // the slice that it migrates to
     // By slice that is up and where the model is attached: the bytes that cross the link at every
     // step.
-    std::map<SliceId, Bytes> there;
+    IdMap<SliceId, Bytes> there;
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
     std::int64_t epoch = 0;   // of its slice, when it was loaded there
     Demand demand;

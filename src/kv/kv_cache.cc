@@ -176,7 +176,7 @@ void KvCache::release(RequestId sequence, StepId last_user) {
 void KvCache::State::drop_table(Sequence& entry, StepId last_user) {
   for (auto frame = entry.table.rbegin(); frame != entry.table.rend(); ++frame) {
     const bool indexed = pool.indexed(*frame);
-    const PrefixHash hash = pool.hash(*frame);
+    const PrefixHash hash = indexed ? pool.hash(*frame) : PrefixHash();
     pool.unreference(*frame, last_user);
     if (!indexed || pool.references(*frame) > 0) continue;
     twins.let_go(hash, pool.let_go(*frame));

@@ -62,6 +62,7 @@ void FleetSlices::open(std::size_t index, const SimulationOptions& options,
   entry.clock.set(now_);
   entry.ends_if_asked = kNever;
   entry.slice = std::make_unique<SimulatedSlice>(options, entry.clock, shared);
+  entry.depends_on_itself = entry.slice->depends_on_itself();
 }
 
 void FleetSlices::close(std::size_t index) {
@@ -325,7 +326,7 @@ bool FleetSlices::leave(std::size_t index, const engine::EngineCore::Alone& requ
   Entry& entry = slices_[index];
   const bool free = entry.times->left_at.load() == kNever && !entry.asked && entry.seen < round_;
   if (!free || entry.keeps_up > 0 || entry.hung) return false;
-  if (!entry.slice->depends_on_itself()) return false;
+  if (!entry.depends_on_itself) return false;
   entry.left = {.request = request, .moment = moment_of(entry), .had_turn = had_turn(index)};
   entry.seen = round_;
   entry.ends_if_asked = std::min(entry.ends_if_asked, ends_from);
@@ -362,7 +363,7 @@ void FleetSlices::start_one(std::size_t index, const Told& told) {
   if (std::exchange(entry.ends, false)) happen(entry);
   std::vector<request::Output>& outputs = started_outputs_;
   outputs.clear();
-  if (!entry.happened && entry.keeps_up == 0 && entry.slice->depends_on_itself()) {
+  if (!entry.happened && entry.keeps_up == 0 && entry.depends_on_itself) {
     // Nothing of it shows before some step has ended: that can be made up for.
     start_later(entry, now_);
   } else {

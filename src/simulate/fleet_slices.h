@@ -137,6 +137,7 @@ class FleetSlices {
     Lock lock;
     ManualClock clock;
     std::unique_ptr<SimulatedSlice> slice;
+    bool depends_on_itself = false;  // as the slice says
     Times* times = nullptr;
     std::size_t thread = kCaller;  // which has the lock
     std::int64_t steps_passed = 0;

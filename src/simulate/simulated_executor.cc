@@ -19,13 +19,23 @@ Nanos step_least_of(const ModelShape& shape, const HardwareProfile& profile) {
   return std::min(decodes, step_duration(work_of(one, shape), profile));
 }
 
-// They are where an entry has one token.
+// Only an entry of one token may have a pending one.
+bool has_pending(const request::Batch& batch, const request::BatchEntry& entry) {
+  return entry.token_count == 1 &&
+         request::is_pending(batch.tokens[static_cast<std::size_t>(entry.token_begin)]);
+}
+
 std::int64_t tokens_pending(const request::Batch& batch) {
-  return std::count_if(
-      batch.entries.begin(), batch.entries.end(), [&](const request::BatchEntry& entry) {
-        return entry.token_count == 1 &&
-               request::is_pending(batch.tokens[static_cast<std::size_t>(entry.token_begin)]);
-      });
+  return std::count_if(batch.entries.begin(), batch.entries.end(),
+                       [&](const request::BatchEntry& entry) { return has_pending(batch, entry); });
+}
+
+// Sooner known than found by a look at all tokens of a prompt.
+bool awaits_tokens(const request::Batch& batch) {
+  return std::any_of(batch.entries.begin(), batch.entries.end(),
+                     [&](const request::BatchEntry& entry) {
+                       return has_pending(batch, entry) || !entry.history.empty();
+                     });
 }
 
 }  // namespace
@@ -360,7 +370,7 @@ void SimulatedExecutor::end_item() {
 }
 
 void SimulatedExecutor::learn(Step& next, const Ended& before) {
-  request::resolve_pending(next.batch, before.result.sampled);
+  if (awaits_tokens(next.batch)) request::resolve_pending(next.batch, before.result.sampled);
   next.shadow.after_failure = before.is_void || !before.result.error.empty();
 }
 
