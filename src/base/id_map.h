@@ -63,14 +63,18 @@ class IdMap {
     if (contains(id)) return {iterator(&slots_, place), false};
     if (place >= slots_.size()) slots_.resize(place + 1);
     slots_[place] = std::make_unique<value_type>(id, std::move(value));
+    size_ += 1;
     return {iterator(&slots_, place), true};
   }
   // How many: one or none.
   std::size_t erase(IdType id) {
     if (!contains(id)) return 0;
     slots_[static_cast<std::size_t>(id.value)].reset();
+    size_ -= 1;
     return 1;
   }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
 
  private:
   static constexpr std::int64_t kIdsMax = std::int64_t{1} << 24;
@@ -87,6 +91,15 @@ class IdMap {
   }
 
   Slots slots_;
+  std::size_t size_ = 0;
 };
+
+// Erases those for which `goes(entry)` is true.
+template <typename IdType, typename Value, typename Goes>
+void erase_if(IdMap<IdType, Value>& map, Goes goes) {
+  for (const auto& entry : map) {
+    if (goes(entry)) map.erase(entry.first);
+  }
+}
 
 }  // namespace causeway

@@ -293,7 +293,7 @@ request::BatchEntry EngineCore::State::add_entry(const schedule::Run& run, const
 }
 
 request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInFlight& step) {
-  request::Batch batch;
+  request::Batch batch = executor.spare_batch();
   batch.step = step.id;
   batch.model = step.decision.model;
   batch.entries.reserve(step.decision.runs.size());
@@ -554,10 +554,10 @@ void EngineCore::State::end_refused(StepLane& lane, Nanos now) {
   }
 }
 
-std::vector<Sequence*> EngineCore::State::retire_step(StepLane& lane, Nanos now) {
+std::span<Sequence* const> EngineCore::State::retire_step(StepLane& lane, Nanos now) {
   CAUSEWAY_DCHECK(lane.in_flight() > 0, "a step ends that is not in flight");
   StepInFlight& step = lane.oldest();
-  std::vector<Sequence*> retired;
+  retired.clear();
   retired.swap(step.sequences);
   step.abandoned_frames.clear();
   for (Sequence* sequence : retired) {
@@ -618,7 +618,7 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   // KV, the budget of these copies would feed itself.
   measure_step(lane, step.decision.model, result.duration);
   device_busy += result.duration;
-  const std::vector<Sequence*> computed = retire_step(lane, now);
+  const std::span<Sequence* const> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
   CAUSEWAY_DCHECK(computed.size() == step.decision.runs.size(), "a sequence a run");
   std::size_t sample = 0;

@@ -257,8 +257,9 @@ class EngineCore::State {
   void finish_step(StepLane& lane, const request::StepResult& result, Nanos now);
   void fail_step(StepLane& lane, const std::string& why, Nanos now);
   void complete_step(StepLane& lane, const request::StepResult& result, Nanos now);
-  // Removes the lane's oldest step from those in flight, and returns its sequences.
-  std::vector<Sequence*> retire_step(StepLane& lane, Nanos now);
+  // Removes the lane's oldest step from those in flight, and returns its sequences, which are those
+  // of `retired`.
+  std::span<Sequence* const> retire_step(StepLane& lane, Nanos now);
   // False: the sequence has ended with this token.
   bool take_token(Sequence& sequence, const request::OutputToken& token);
   // Commits the token that the step in flight computes for the sequence, if there is one.
@@ -331,6 +332,7 @@ class EngineCore::State {
   std::vector<RequestId> struck;  // the requests that were in a step at that time
   Nanos device_busy;
   std::vector<request::Output> outputs;
+  std::vector<Sequence*> retired;  // of the step that ended last
 };
 
 }  // namespace causeway::engine

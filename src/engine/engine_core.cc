@@ -233,6 +233,12 @@ std::vector<request::Output> EngineCore::take_outputs() {
   return std::exchange(state_->outputs, {});
 }
 
+void EngineCore::take_outputs(std::vector<request::Output>& outputs) {
+  CAUSEWAY_DCHECK(&outputs != &state_->outputs, "outputs are taken into other memory");
+  outputs.clear();
+  outputs.swap(state_->outputs);
+}
+
 std::int64_t EngineCore::requests() const {
   return static_cast<std::int64_t>(state_->sequences.size());
 }

@@ -208,6 +208,8 @@ class EngineCore {
 
   // The outputs produced since the last call, in order.
   std::vector<request::Output> take_outputs();
+  // The same into `outputs`, whose memory the engine uses next.
+  void take_outputs(std::vector<request::Output>& outputs);
 
   // Requests that have not ended.
   std::int64_t requests() const;

@@ -43,6 +43,8 @@ class StepExecutor {
   // writes them, and `weights` stays valid. An error: the step was not started, but its copies of
   // KV were begun.
   virtual Status submit(request::Batch batch, weights::StepWeights weights) = 0;
+  // An empty batch for the next step, which may have the memory of an earlier one.
+  virtual request::Batch spare_batch() { return {}; }
 
   // Supplies the masks of the step that was submitted last, which awaits some, in the order of its
   // entries: once, before the next step of a resident model is submitted. A row without a mask may

@@ -237,7 +237,8 @@ void FleetCore::State::on(const LoadEnded& event) {
     if (slice) model.unfit.insert(model.slice);
     return slice && another_may_fit(model) ? rest(model) : fail(model, event.crosses.error());
   }
-  model.there[model.slice] = *event.crosses;
+  model.there.erase(model.slice);
+  model.there.emplace(model.slice, *event.crosses);
   model.last_error.clear();
   serve_on(model, model.slice);
 }
@@ -248,7 +249,7 @@ void FleetCore::State::on(const UnloadEnded& event) {
   CAUSEWAY_CHECK(model.phase == ModelPhase::kLeaving, "a model has left that was not told to");
   if (!event.gone.ok()) give_up_all();  // it keeps what they counted on
   // One that was to leave all, and has not let go, has left the others before, as far as it could.
-  std::erase_if(model.there, [&](const auto& one) {
+  erase_if(model.there, [&](const auto& one) {
     const bool everywhere = model.drops || model.told, serves = one.first == model.slice;
     return event.gone.ok() ? everywhere || serves : everywhere && !serves;
   });
@@ -391,6 +392,7 @@ void FleetCore::State::route_held(Model& model) {
   CAUSEWAY_DCHECK(held >= 0, "as many are held as models hold");
   model.resume_until.reset();
   touch(model);
+  if (model.held.empty()) return;
   for (const RequestId request : std::exchange(model.held, {})) route(model, request);
 }
 

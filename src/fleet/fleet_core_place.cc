@@ -138,6 +138,7 @@ bool FleetCore::State::start_measures() {
 
 std::vector<FleetCore::State::Model*> FleetCore::State::in_motion() {
   std::vector<Model*> all;
+  all.reserve(moving.size());
   for (const ModelId id : moving) all.push_back(&model_of(id));
   return all;
 }
@@ -409,11 +410,13 @@ void FleetCore::State::rank_unloadable() {
 }
 
 void FleetCore::State::add_up() {
-  for (const ModelId id : std::exchange(changed, {})) {
+  const std::size_t count = changed.size();
+  for (const ModelId id : changed) {
     model_of(id).changed = false;
     show(model_of(id));
   }
-  CAUSEWAY_DCHECK(changed.empty(), "to show a model changes none");
+  CAUSEWAY_DCHECK(changed.size() == count, "to show a model changes none");
+  changed.clear();
   CAUSEWAY_DCHECK(there_sum >= Bytes(0) && reserved_sum >= Bytes(0),
                   "a model takes what it took from the sums of host memory");
 }

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/id_map.h"
 #include "base/random.h"
 #include "fleet/fleet_core.h"
 #include "fleet/fleet_view.h"
@@ -43,7 +42,7 @@ class FleetCore::State {
     SliceId to;          // the slice that it migrates to
     // By slice that is up and where the model is attached: the bytes that cross the link at every
     // step.
-    std::map<SliceId, Bytes> there;
+    IdMap<SliceId, Bytes> there;
     std::set<SliceId> unfit;  // slices that could not take it, while its requests wait
     std::int64_t epoch = 0;   // of its slice, when it was loaded there
     Demand demand;
@@ -53,7 +52,7 @@ class FleetCore::State {
     bool removed = false;  // its folder is gone: it leaves, or has left
     bool sleeps = false;   // it was sent to sleep, and is to be woken together with others
     std::vector<RequestId> awaiting;  // asks that are answered when it has left
-    std::deque<RequestId> held;
+    std::vector<RequestId> held;
     Nanos onset;  // when the first of the held requests begins to lag
     std::int64_t running = 0;
     std::optional<Nanos> no_room_since;

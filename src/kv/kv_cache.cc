@@ -69,7 +69,7 @@ Tokens KvCache::State::open(RequestId id, ModelId model_id, std::span<const Toke
   opened.serial = next_serial++;
   const std::size_t blocks = tokens.size() / static_cast<std::size_t>(opened.block_tokens) + 1;
   opened.table.reserve(blocks);
-  opened.hashes.reserve(blocks);
+  if (tracks_blocks()) opened.hashes.reserve(blocks);
   opened.committed_tokens = walk_prefix(model_id, tokens, [&](const PrefixHash& hash) {
     const FrameId frame = pool.find(hash);
     if (!frame.valid() && !(bring && ready_twin(hash).valid())) return false;
@@ -176,7 +176,7 @@ void KvCache::release(RequestId sequence, StepId last_user) {
 void KvCache::State::drop_table(Sequence& entry, StepId last_user) {
   for (auto frame = entry.table.rbegin(); frame != entry.table.rend(); ++frame) {
     const bool indexed = pool.indexed(*frame);
-    const PrefixHash hash = pool.hash(*frame);
+    const PrefixHash hash = indexed ? pool.hash(*frame) : PrefixHash();
     pool.unreference(*frame, last_user);
     if (!indexed || pool.references(*frame) > 0) continue;
     twins.let_go(hash, pool.let_go(*frame));

@@ -33,6 +33,11 @@ SimulationOptions step_by_step(SimulationOptions slice, bool resumes) {
   return slice;
 }
 
+Recorded recorded(const FleetSimulationOptions& options) {
+  if (options.keep_outcomes) return Recorded::kOutcomes;
+  return options.keep_requests ? Recorded::kRequests : Recorded::kLatencies;
+}
+
 }  // namespace
 
 fleet::SliceSpec slice_spec(const SimulationOptions& slice, std::int64_t models_max,
@@ -109,8 +114,7 @@ FleetSimulation::FleetSimulation(const FleetSimulationOptions& options, const Wo
       submitted_past_(links_.size()),
       spec_(spec_of(options, workload)),
       core_(spec_, options.fleet, fleet::make_placement(options.placement)),
-      recorder_(workload, names_of(options.slice.models), options.keep_requests,
-                FleetSlices::kThreads),
+      recorder_(workload, names_of(options.slice.models), recorded(options), FleetSlices::kThreads),
       slices_(places_max(options), resumes_ ? nullptr : &recorder_, helped_,
               [this](RequestId request) { return made(request); }),
       watches_(clients != nullptr),
@@ -148,12 +152,13 @@ void FleetSimulation::tell(const fleet::Event& event) {
   events_.push_back(event);
   // The call that tells the first event tells those that come of it.
   if (events_.size() > 1) return;
-  for (; !events_.empty(); events_.pop_front()) {
-    for (const fleet::Action& action : core_.on_event(events_.front(), fleet_now())) {
+  for (std::size_t i = 0; i < events_.size(); ++i) {  // it may grow
+    for (const fleet::Action& action : core_.on_event(events_[i], fleet_now())) {
       std::visit([this](const auto& one) { apply(one); }, action);
     }
     if (watches_ && broken_.ok()) broken_ = core_.check_integrity();
   }
+  events_.clear();
 }
 
 request::Request FleetSimulation::made(RequestId request) const {
@@ -175,17 +180,29 @@ bool FleetSimulation::leaves(const fleet::Route& route) {
       all <= model.max_model_len && all.count <= frames * model.tokens_per_block.count;
   if (!fits || arrival.prompt < Tokens(1) || arrival.output < Tokens(1)) return false;
   const auto index = static_cast<std::size_t>(route.slice.value);
-  const SimulatedSlice& slice = *slices_.at(index);
+  const StepBounds& bounds = bounds_of(arrival.model, index);
   // Of its tokens two may come at once.
   const std::int64_t steps = std::max<std::int64_t>(0, arrival.output.count - 2);
-  const Nanos served = slice.step_least(ModelId(static_cast<std::int64_t>(arrival.model))) * steps;
   return slices_.leave(index,
                        {.request = route.request,
                         .model = ModelId(static_cast<std::int64_t>(arrival.model)),
                         .prompt = arrival.prompt,
                         .output = arrival.output,
                         .queued = clock_.now() - arrival.at},
-                       clock_.now() + std::min(served, slice.core().step_timeout()));
+                       clock_.now() + std::min(bounds.least * steps, bounds.most));
+}
+
+// All slices are alike where requests are left with them.
+const FleetSimulation::StepBounds& FleetSimulation::bounds_of(std::size_t model,
+                                                              std::size_t on_slice) {
+  if (bounds_.empty()) bounds_.resize(options_.slice.models.size());
+  std::optional<StepBounds>& bounds = bounds_[model];
+  if (!bounds) {
+    const SimulatedSlice& slice = *slices_.at(on_slice);
+    bounds = StepBounds{.least = slice.step_least(ModelId(static_cast<std::int64_t>(model))),
+                        .most = slice.core().step_timeout()};
+  }
+  return *bounds;
 }
 
 void FleetSimulation::apply(const fleet::Route& route) {
@@ -394,7 +411,8 @@ FleetCarried FleetSimulation::carried_now() const {
 
 // What slices have carried is known at each instant only where none stays behind.
 bool FleetSimulation::samples_carried() const {
-  return options_.keep_requests && !options_.slice.fast_forward && !helped_;
+  const bool keeps = options_.keep_requests || options_.keep_outcomes;
+  return keeps && !options_.slice.fast_forward && !helped_;
 }
 
 // At the first instant at or behind each whole second, before anything happens there.
@@ -450,6 +468,7 @@ FleetSimulationReport FleetSimulation::report() {
   report.serving.total = recorder_.total();
   report.switches = recorder_.switches();
   report.requests = recorder_.take_served();
+  report.outcomes = recorder_.take_outcomes();
   report.carried = std::move(carried_);
   if (samples_carried()) {
     report.carried.push_back(carried_now());

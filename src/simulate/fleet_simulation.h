@@ -31,6 +31,8 @@ struct FleetSimulationOptions {
   double disk_bytes_per_second = 0;
   Nanos attach = millis(1);          // time to make a model in host memory runnable on a slice
   bool keep_requests = false;        // fills FleetSimulationReport::requests
+  // Fills FleetSimulationReport::outcomes instead of these and of latencies.
+  bool keep_outcomes = false;
   // A second thread simulates slices that are behind: SimulationOptions::own_clock. The report is
   // the same, but for `carried`.
   bool two_threads = false;
@@ -69,10 +71,11 @@ struct FleetSimulationReport {
   std::int64_t steps_passed = 0;  // the part of serving.device.steps that the fast-forward took
   // In ns, from a request that found weights missing to the first token of its model.
   Histogram switches;
-  // Every second from the first arrival on; when requests are kept, and not with the fast-forward,
-  // where slices do not all stand at one time.
+  // Every second from the first arrival on; when requests or outcomes are kept, and not with the
+  // fast-forward, where slices do not all stand at one time.
   std::vector<FleetCarried> carried;
   std::vector<ServedRequest> requests;  // in the order of the workload, when requests are kept
+  Outcomes outcomes;                    // when these are
 };
 
 // The profile of one of `parts` equal slices of a machine: memory, memory bandwidth and compute are

@@ -132,6 +132,12 @@ class FleetSimulation {
   void tell(const fleet::Event& event);
   request::Request made(RequestId request) const;
   bool leaves(const fleet::Route& route);
+  // How long a step of a model takes at the least, and at most before it counts as hanging.
+  struct StepBounds {
+    Nanos least;
+    Nanos most;
+  };
+  const StepBounds& bounds_of(std::size_t model, std::size_t on_slice);
   // The time by the fleet's clock.
   Nanos fleet_now() const { return clock_.now() + skew_; }
 
@@ -230,7 +236,8 @@ class FleetSimulation {
   bool cut_short_ = false;
   bool watches_ = false;             // whether the core's invariants are checked after each event
   Status broken_;                    // the first invariant that was broken
-  std::deque<fleet::Event> events_;  // not told to the core yet, in this order
+  std::vector<std::optional<StepBounds>> bounds_;  // by model
+  std::vector<fleet::Event> events_;               // not told to the core yet, in this order
   std::multimap<Nanos, fleet::Load> loads_;  // by the time of their ends
   std::vector<Unloading> unloads_;
   std::map<ModelId, bool> home_;         // models in host memory; false: still being loaded

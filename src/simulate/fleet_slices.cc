@@ -62,6 +62,7 @@ void FleetSlices::open(std::size_t index, const SimulationOptions& options,
   entry.clock.set(now_);
   entry.ends_if_asked = kNever;
   entry.slice = std::make_unique<SimulatedSlice>(options, entry.clock, shared);
+  entry.depends_on_itself = entry.slice->depends_on_itself();
 }
 
 void FleetSlices::close(std::size_t index) {
@@ -190,7 +191,9 @@ void FleetSlices::run_event(Entry& entry) {
   entry.slice->start();
   const Nanos tells_at = entry.slice->tells_at();
   std::size_t ended = 0;
-  for (const request::Output& output : entry.slice->core().take_outputs()) {
+  std::vector<request::Output>& outputs = outputs_[entry.thread];
+  entry.slice->core().take_outputs(outputs);
+  for (const request::Output& output : outputs) {
     record(entry, output, tells_at);
     if (!output.finished) continue;
     ++ended;
@@ -254,7 +257,7 @@ void FleetSlices::begin_round(Nanos now) {
   started_ = false;
   behind_ = now;
   // Of some it was only known that nothing comes of them before now.
-  std::vector<std::size_t> early;
+  early_.clear();
   due_.each_due(now, [&](std::int64_t i) {
     const auto index = static_cast<std::size_t>(i);
     Entry& entry = slices_[index];
@@ -263,7 +266,7 @@ void FleetSlices::begin_round(Nanos now) {
     const bool due = make_up(entry, moment_of(entry));
     const bool known = entry.knows_ends && entry.ends_behind > now && entry.keeps_up == 0;
     // What ends nothing can be made up for.
-    if (!due || (known && entry.ending.empty())) return early.push_back(index);
+    if (!due || (known && entry.ending.empty())) return early_.push_back(index);
     entry.seen = round_;
     entry.asked = entry.happened = true;
     entry.clock.set(now);
@@ -271,7 +274,7 @@ void FleetSlices::begin_round(Nanos now) {
     if (!known) happen(entry);
     asked_.push_back(index);
   });
-  for (const std::size_t index : early) {
+  for (const std::size_t index : early_) {
     set_due(index);
     slices_[index].lock.unlock();
   }
@@ -323,7 +326,7 @@ bool FleetSlices::leave(std::size_t index, const engine::EngineCore::Alone& requ
   Entry& entry = slices_[index];
   const bool free = entry.times->left_at.load() == kNever && !entry.asked && entry.seen < round_;
   if (!free || entry.keeps_up > 0 || entry.hung) return false;
-  if (!entry.slice->depends_on_itself()) return false;
+  if (!entry.depends_on_itself) return false;
   entry.left = {.request = request, .moment = moment_of(entry), .had_turn = had_turn(index)};
   entry.seen = round_;
   entry.ends_if_asked = std::min(entry.ends_if_asked, ends_from);
@@ -339,7 +342,8 @@ bool FleetSlices::leave(std::size_t index, const engine::EngineCore::Alone& requ
 
 void FleetSlices::start(const Told& told) {
   while (!asked_.empty()) {
-    turns_ = std::exchange(asked_, {});
+    turns_.clear();
+    turns_.swap(asked_);
     std::sort(turns_.begin(), turns_.end());
     starting_ = !started_;
     for (std::size_t i = 0; i < turns_.size(); ++i) {  // it may grow
@@ -357,13 +361,14 @@ void FleetSlices::start_one(std::size_t index, const Told& told) {
   entry.asked = false;
   if (entry.ends && entry.keeps_up == 0) return start_behind_ends(index, told);
   if (std::exchange(entry.ends, false)) happen(entry);
-  std::vector<request::Output> outputs;
-  if (!entry.happened && entry.keeps_up == 0 && entry.slice->depends_on_itself()) {
+  std::vector<request::Output>& outputs = started_outputs_;
+  outputs.clear();
+  if (!entry.happened && entry.keeps_up == 0 && entry.depends_on_itself) {
     // Nothing of it shows before some step has ended: that can be made up for.
     start_later(entry, now_);
   } else {
     entry.slice->start();
-    outputs = entry.slice->core().take_outputs();
+    entry.slice->core().take_outputs(outputs);
     for (const request::Output& output : outputs) {
       const bool whole = output.reason == request::FinishReason::kLength;
       if (output.finished && whole) entry.slice->forget(output.request);

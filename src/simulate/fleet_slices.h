@@ -26,6 +26,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -136,6 +137,7 @@ class FleetSlices {
     Lock lock;
     ManualClock clock;
     std::unique_ptr<SimulatedSlice> slice;
+    bool depends_on_itself = false;  // as the slice says
     Times* times = nullptr;
     std::size_t thread = kCaller;  // which has the lock
     std::int64_t steps_passed = 0;
@@ -218,6 +220,9 @@ class FleetSlices {
   Nanos now_;
   std::int64_t round_ = 0;
   std::int64_t instant_ = 0;        // the first round of the instant
+  std::vector<std::size_t> early_;  // of begin_round(); kept for its capacity
+  std::array<std::vector<request::Output>, kThreads> outputs_;  // likewise, by thread
+  std::vector<request::Output> started_outputs_;                // of start_one()
   std::vector<std::size_t> asked_;  // slices that will start in start()
   std::vector<std::size_t> turns_;  // slices that start now, in order
   std::size_t turn_ = 0;            // index in turns_ of the slice that starts

@@ -89,10 +89,14 @@ HostLaunches::Alone HostLaunches::alone(ModelId id, Tokens prompt, const ModelSh
     alone.plain = std::max<std::int64_t>(0, alone.plain - 1);
     return alone;
   }
-  const auto known = chosen_.find(dimensions_of(shape.config));
+  const std::vector<bool>* chosen = nullptr;
+  if (model != models_.end()) {
+    chosen = model->second.chosen;
+  } else if (const auto known = chosen_.find(dimensions_of(shape.config)); known != chosen_.end()) {
+    chosen = &known->second;
+  }
   const auto rows = static_cast<std::size_t>(prompt.count);
-  const bool chosen = known != chosen_.end() && rows < known->second.size() && known->second[rows];
-  if (!chosen) alone.first += choice_;
+  if (chosen == nullptr || rows >= chosen->size() || !(*chosen)[rows]) alone.first += choice_;
   return alone;
 }
 

@@ -27,17 +27,43 @@ void add(const LatencyReport& part, LatencyReport& sum) {
   sum.output_tokens += part.output_tokens;
 }
 
+// As many a thread keeps for the next requests.
+constexpr std::size_t kSpareTimesMost = 4096;
+
+void note_tokens(std::span<const Nanos> times, RequestOutcome& outcome) {
+  outcome.tokens = static_cast<std::int32_t>(times.size());
+  if (times.empty()) return;
+  outcome.first_token = times.front();
+  outcome.last_token = times.back();
+}
+
 }  // namespace
 
+const char* RequestOutcome::failure() const {
+  switch (end) {
+    case End::kUnfinished: return "unfinished";
+    case End::kServed: return "";
+    case End::kRefused: return "refused";
+    case End::kCancelled: return "cancelled";
+    case End::kError: return "error";
+  }
+  return "";
+}
+
 LatencyRecorder::LatencyRecorder(const Workload& workload, std::vector<std::string> models,
-                                 bool keep, std::size_t threads)
+                                 Recorded recorded, std::size_t threads)
     : workload_(workload),
       names_(std::move(models)),
-      served_(keep ? workload.size() : 0),
+      recorded_(recorded),
+      served_(recorded == Recorded::kRequests ? workload.size() : 0),
+      outcomes_(records_outcomes() ? workload.size() : 0),
       lives_(workload.size()),
       tallies_(threads) {
   CAUSEWAY_CHECK(threads > 0, "at least one thread records");
-  for (Tally& tally : tallies_) tally.models.resize(names_.size());
+  for (Tally& tally : tallies_) {
+    tally.models.resize(records_outcomes() ? 0 : names_.size());
+    tally.served_gaps.resize(records_outcomes() ? names_.size() : 0);
+  }
 }
 
 void LatencyRecorder::arrived(std::int64_t index) {
@@ -45,6 +71,7 @@ void LatencyRecorder::arrived(std::int64_t index) {
   CAUSEWAY_CHECK(life.tokens == Life::kNotLive, "a request arrives twice");
   life.tokens = 0;
   tallies_[0].live += 1;
+  if (records_outcomes()) return;
   report_of(RequestId(index), tallies_[0]).requests += 1;
 }
 
@@ -74,6 +101,10 @@ void LatencyRecorder::refused(RequestId request, Nanos now, bool cancelled) {
 }
 
 void LatencyRecorder::refused(RequestId request, Nanos now, bool cancelled, Tally& tally) {
+  if (records_outcomes()) {
+    using End = RequestOutcome::End;
+    return end_outcome(request, now, cancelled ? End::kCancelled : End::kRefused, tally);
+  }
   LatencyReport& report = report_of(request, tally);
   (cancelled ? report.cancelled : report.refused) += 1;
   keep_end(request, now, cancelled ? "cancelled" : "refused");
@@ -129,9 +160,67 @@ void LatencyRecorder::record_tokens(const Part& part, Life& life, Tally& tally) 
   report.output_tokens += part.tokens;
 }
 
+void LatencyRecorder::add_times(Life& life, Tally& tally, std::span<const Nanos> times) {
+  if (!life.times && tally.spare.empty()) life.times = std::make_unique<Times>();
+  if (!life.times) {
+    life.times = std::move(tally.spare.back());
+    tally.spare.pop_back();
+  }
+  life.times->insert(life.times->end(), times.begin(), times.end());
+}
+
+void LatencyRecorder::record_outcome(const Part& part, Life& life, Tally& tally) {
+  for (std::int64_t i = 0; i < part.tokens; ++i) add_times(life, tally, {&part.at, 1});
+  if (part.switched >= Nanos(0)) tally.switches.record(part.switched.count);
+  if (!part.finished) return;
+  tally.last_end = std::max(tally.last_end, part.at);
+  using End = RequestOutcome::End;
+  const bool cancelled = part.reason == request::FinishReason::kCancelled;
+  const bool failed = part.reason == request::FinishReason::kError;
+  end_outcome(part.request, part.at,
+              cancelled ? End::kCancelled
+              : failed  ? End::kError
+                        : End::kServed,
+              tally);
+}
+
+void LatencyRecorder::end_outcome(RequestId request, Nanos now, RequestOutcome::End end,
+                                  Tally& tally) {
+  RequestOutcome& outcome = outcomes_[static_cast<std::size_t>(request.value)];
+  outcome.ended = now;
+  outcome.end = end;
+  std::unique_ptr<Times> times = std::move(life_of(request).times);
+  this->end(request, tally);
+  if (!times) return;
+  note_tokens(*times, outcome);
+  if (end == RequestOutcome::End::kServed) {
+    find_gaps(*times, tally.gaps);
+    tally.served_gaps[arrival_of(request).model].record(tally.gaps);
+  }
+  times->clear();
+  if (tally.spare.size() < kSpareTimesMost) tally.spare.push_back(std::move(times));
+}
+
+Outcomes LatencyRecorder::take_outcomes() {
+  // What has not ended may have had tokens.
+  for (std::size_t i = 0; i < outcomes_.size(); ++i) {
+    if (lives_[i].times) note_tokens(*lives_[i].times, outcomes_[i]);
+  }
+  Outcomes all{.requests = std::move(outcomes_), .gaps = {}};
+  if (!records_outcomes()) return all;
+  all.gaps = std::move(tallies_.front().served_gaps);
+  for (std::size_t thread = 1; thread < tallies_.size(); ++thread) {
+    for (std::size_t i = 0; i < all.gaps.size(); ++i) {
+      all.gaps[i].merge(tallies_[thread].served_gaps[i]);
+    }
+  }
+  return all;
+}
+
 void LatencyRecorder::record(const Part& part, std::size_t thread) {
   Tally& tally = tallies_[thread];
   Life& life = life_of(part.request);
+  if (records_outcomes()) return record_outcome(part, life, tally);
   record_tokens(part, life, tally);
   if (part.switched >= Nanos(0)) tally.switches.record(part.switched.count);
   if (!served_.empty()) {
@@ -167,14 +256,22 @@ void LatencyRecorder::record_gaps(Life& life, const Arrival& arrival, LatencyRep
   life.late_gaps += static_cast<std::int32_t>(late);
 }
 
+void LatencyRecorder::find_gaps(std::span<const Nanos> times, std::vector<std::int64_t>& gaps) {
+  gaps.clear();
+  for (std::size_t i = 1; i < times.size(); ++i) {
+    gaps.push_back((times[i] - times[i - 1]).count);
+  }
+}
+
 void LatencyRecorder::record_tokens(std::span<const RequestId> requests,
                                     std::span<const Nanos> times, std::size_t thread) {
   if (times.empty()) return;
   Tally& tally = tallies_[thread];
-  tally.gaps.clear();
-  for (std::size_t i = 1; i < times.size(); ++i) {
-    tally.gaps.push_back((times[i] - times[i - 1]).count);
+  if (records_outcomes()) {
+    for (const RequestId request : requests) add_times(life_of(request), tally, times);
+    return;
   }
+  find_gaps(times, tally.gaps);
   for (const RequestId request : requests) {
     Life& life = life_of(request);
     const Arrival& arrival = arrival_of(request);
@@ -208,6 +305,7 @@ Nanos LatencyRecorder::last_end() const {
 
 LatencyRecorder::Models LatencyRecorder::models() const {
   Models models;
+  if (records_outcomes()) return models;
   models.reserve(names_.size());
   for (std::size_t i = 0; i < names_.size(); ++i) {
     LatencyReport& report = models.emplace_back(names_[i], LatencyReport()).second;

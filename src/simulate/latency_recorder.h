@@ -1,6 +1,8 @@
 // Records the latencies that a simulation reports, from arrivals and outputs.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,6 +47,31 @@ struct ServedRequest {
   std::string failure = "unfinished";
 };
 
+// The same in short.
+struct RequestOutcome {
+  enum class End : std::uint8_t { kUnfinished, kServed, kRefused, kCancelled, kError };
+
+  Nanos first_token;  // with the last, of those that came
+  Nanos last_token;
+  Nanos ended;
+  std::int32_t tokens = 0;
+  End end = End::kUnfinished;
+
+  // As ServedRequest::failure.
+  const char* failure() const;
+};
+
+// Of each request, in the order of the workload, and the gaps between the tokens of each model's
+// requests that were served.
+struct Outcomes {
+  std::vector<RequestOutcome> requests;
+  std::vector<Histogram> gaps;  // in ns, by model
+};
+
+// What is recorded: latencies by model (LatencyReport), these and each request's times
+// (ServedRequest), or instead of them outcomes alone, which take the least time and memory.
+enum class Recorded { kLatencies, kRequests, kOutcomes };
+
 // Requests are identified by their places in the workload. Several threads may record, each with a
 // number of its own, but not of the same request at the same time. What they have recorded is added
 // up when it is asked for, which no thread may do while another one records.
@@ -52,10 +79,9 @@ class LatencyRecorder {
  public:
   using Models = std::vector<std::pair<std::string, LatencyReport>>;
 
-  // The workload is borrowed. `models`: their names, by index. `keep`: also keep each request's
-  // result. `threads`: how many may record.
-  LatencyRecorder(const Workload& workload, std::vector<std::string> models, bool keep = false,
-                  std::size_t threads = 1);
+  // The workload is borrowed. `models`: their names, by index. `threads`: how many may record.
+  LatencyRecorder(const Workload& workload, std::vector<std::string> models,
+                  Recorded recorded = Recorded::kLatencies, std::size_t threads = 1);
 
   // These two are for the first thread.
   void arrived(std::int64_t index);
@@ -91,12 +117,14 @@ class LatencyRecorder {
   Nanos last_end() const;
   Models models() const;
   LatencyReport total() const;
-  // Call it at the end. By place in the workload; empty unless results are kept.
+  // Call these at the end. Empty unless they are recorded.
   std::vector<ServedRequest> take_served() { return std::move(served_); }
+  Outcomes take_outcomes();
   // In ns, from a request that found weights missing to the first token of its model.
   Histogram switches() const;
 
  private:
+  using Times = std::vector<Nanos>;
   // A request.
   struct Life {
     static constexpr std::int32_t kNotLive = -1;
@@ -105,6 +133,7 @@ class LatencyRecorder {
     Nanos last_token;
     std::int32_t tokens = kNotLive;
     std::int32_t late_gaps = 0;
+    std::unique_ptr<Times> times;  // of its tokens until it ends, where its outcome is recorded
   };
   // What a thread has recorded.
   struct Tally {
@@ -112,7 +141,9 @@ class LatencyRecorder {
     Histogram switches;
     std::int64_t live = 0;  // arrivals less ends: with several threads only the sum says something
     Nanos last_end;
-    std::vector<std::int64_t> gaps;  // between the tokens of calm steps; kept for its capacity
+    std::vector<std::int64_t> gaps;             // between some tokens; kept for its capacity
+    std::vector<Histogram> served_gaps;         // by model, where outcomes are recorded
+    std::vector<std::unique_ptr<Times>> spare;  // of requests that have ended
   };
 
   const Arrival& arrival_of(RequestId request) const {
@@ -122,6 +153,11 @@ class LatencyRecorder {
     return tally.models[arrival_of(request).model];
   }
   Life& life_of(RequestId request);
+  bool records_outcomes() const { return recorded_ == Recorded::kOutcomes; }
+  static void add_times(Life& life, Tally& tally, std::span<const Nanos> times);
+  void record_outcome(const Part& part, Life& life, Tally& tally);
+  void end_outcome(RequestId request, Nanos now, RequestOutcome::End end, Tally& tally);
+  static void find_gaps(std::span<const Nanos> times, std::vector<std::int64_t>& gaps);
   void refused(RequestId request, Nanos now, bool cancelled, Tally& tally);
   void end(RequestId request, Tally& tally);
   void record_tokens(const Part& part, Life& life, Tally& tally) const;
@@ -133,7 +169,9 @@ class LatencyRecorder {
 
   const Workload& workload_;
   const std::vector<std::string> names_;  // of the models
+  const Recorded recorded_;
   std::vector<ServedRequest> served_;
+  std::vector<RequestOutcome> outcomes_;
   std::vector<Life> lives_;     // by request
   std::vector<Tally> tallies_;  // by thread
 };

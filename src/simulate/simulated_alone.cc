@@ -91,7 +91,9 @@ Nanos SimulatedExecutor::first_end_alone(const Model& model, ModelId id, Nanos b
   Step step;
   step.model = &model;
   step.batch.model = id;
-  for (const auto& copy : mover_->copies_of(id)) {
+  const auto copies = mover_->copies_of(id);
+  step.reads.reserve(copies.size());
+  for (const auto& copy : copies) {
     step.reads.push_back({.group = static_cast<int>(step.reads.size()), .arrival = copy->arrival});
   }
   return end_of_arrivals(step, begins, takes);

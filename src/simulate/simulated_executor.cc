@@ -8,6 +8,7 @@
 namespace causeway::simulate {
 namespace {
 
+constexpr std::size_t kSpareSteps = 4;      // steps whose memory is kept
 constexpr std::size_t kRangesEnqueued = 2;  // that have not ended, as on a GPU
 
 // The more tokens the longer a step takes; those with prompts have another overhead.
@@ -18,13 +19,23 @@ Nanos step_least_of(const ModelShape& shape, const HardwareProfile& profile) {
   return std::min(decodes, step_duration(work_of(one, shape), profile));
 }
 
-// They are where an entry has one token.
+// Only an entry of one token may have a pending one.
+bool has_pending(const request::Batch& batch, const request::BatchEntry& entry) {
+  return entry.token_count == 1 &&
+         request::is_pending(batch.tokens[static_cast<std::size_t>(entry.token_begin)]);
+}
+
 std::int64_t tokens_pending(const request::Batch& batch) {
-  return std::count_if(
-      batch.entries.begin(), batch.entries.end(), [&](const request::BatchEntry& entry) {
-        return entry.token_count == 1 &&
-               request::is_pending(batch.tokens[static_cast<std::size_t>(entry.token_begin)]);
-      });
+  return std::count_if(batch.entries.begin(), batch.entries.end(),
+                       [&](const request::BatchEntry& entry) { return has_pending(batch, entry); });
+}
+
+// Sooner known than found by a look at all tokens of a prompt.
+bool awaits_tokens(const request::Batch& batch) {
+  return std::any_of(batch.entries.begin(), batch.entries.end(),
+                     [&](const request::BatchEntry& entry) {
+                       return has_pending(batch, entry) || !entry.history.empty();
+                     });
 }
 
 }  // namespace
@@ -103,8 +114,51 @@ void SimulatedExecutor::sample(Step& step) {
   }
 }
 
+request::Batch SimulatedExecutor::spare_batch() {
+  if (spare_batches_.empty()) return {};
+  request::Batch batch = std::move(spare_batches_.back());
+  spare_batches_.pop_back();
+  return batch;
+}
+
+void SimulatedExecutor::keep_spare(std::unique_ptr<Step> step) {
+  if (spare_batches_.size() == kSpareSteps || spare_.size() == kSpareSteps) return;
+  request::Batch& batch = step->batch;
+  batch.tokens.clear();
+  batch.entries.clear();
+  batch.frames.clear();
+  spare_batches_.push_back({.step = {},
+                            .model = {},
+                            .tokens = std::move(batch.tokens),
+                            .entries = std::move(batch.entries),
+                            .frames = std::move(batch.frames),
+                            .copies_out = {},
+                            .copies_in = {}});
+  std::vector<Read> reads = std::move(step->reads);
+  reads.clear();
+  *step = Step();
+  step->reads = std::move(reads);
+  spare_.push_back(std::move(step));
+}
+
+void SimulatedExecutor::take_back(request::StepResult&& result) {
+  if (spare_samples_.size() == kSpareSteps) return;
+  result.sampled.clear();
+  spare_samples_.push_back(std::move(result.sampled));
+}
+
 std::unique_ptr<SimulatedExecutor::Step> SimulatedExecutor::draw(request::Batch batch) {
-  auto step = std::make_unique<Step>();
+  std::unique_ptr<Step> step;
+  if (spare_.empty()) {
+    step = std::make_unique<Step>();
+  } else {
+    step = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  if (!spare_samples_.empty()) {
+    step->result.sampled = std::move(spare_samples_.back());
+    spare_samples_.pop_back();
+  }
   step->model = &models_.at(batch.model);
   step->result.step = batch.step;
   step->batch = std::move(batch);
@@ -304,7 +358,7 @@ void SimulatedExecutor::begin_step(Step& step, Nanos at) {
 
 void SimulatedExecutor::end_item() {
   const StreamItem item = stream_.front();
-  stream_.pop_front();
+  stream_.erase(stream_.begin());
   if (options_.memory != nullptr) options_.memory->use(options_.memory_user, 0);
   if (item.range) {
     end_range(*item.range, item.ends);
@@ -316,7 +370,7 @@ void SimulatedExecutor::end_item() {
 }
 
 void SimulatedExecutor::learn(Step& next, const Ended& before) {
-  request::resolve_pending(next.batch, before.result.sampled);
+  if (awaits_tokens(next.batch)) request::resolve_pending(next.batch, before.result.sampled);
   next.shadow.after_failure = before.is_void || !before.result.error.empty();
 }
 
@@ -327,10 +381,11 @@ void SimulatedExecutor::learn_from_ended(Step& next) const {
 }
 
 void SimulatedExecutor::end_resident(Nanos at) {
-  const std::unique_ptr<Step> step = std::move(resident_.front());
-  resident_.pop_front();
+  std::unique_ptr<Step> step = std::move(resident_.front());
+  resident_.erase(resident_.begin());
   step->is_void = poisoned(*step, at);
   end_step(*step, at);
+  keep_spare(std::move(step));
   if (!resident_.empty()) learn(*resident_.front(), ended_.back());
 }
 
@@ -365,7 +420,7 @@ std::optional<request::StepResult> SimulatedExecutor::wait(Nanos) {
   advance();
   if (ended_.empty()) return std::nullopt;
   request::StepResult result = std::move(ended_.front().result);
-  ended_.pop_front();
+  ended_.erase(ended_.begin());
   return result;
 }
 

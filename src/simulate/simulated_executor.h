@@ -140,6 +140,9 @@ class SimulatedExecutor final : public engine::StepExecutor {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   Status submit(request::Batch batch, weights::StepWeights weights) override;
+  request::Batch spare_batch() override;
+  // The engine has taken the result that wait() returned: its memory may serve another step.
+  void take_back(request::StepResult&& result);
   // The result of a step that has ended by the clock's time. Never blocks.
   std::optional<request::StepResult> wait(Nanos timeout) override;
 
@@ -313,6 +316,8 @@ class SimulatedExecutor final : public engine::StepExecutor {
   void end_item();
   void end_resident(Nanos at);
   void end_range(std::size_t index, Nanos at);
+  // The step's memory may serve another one.
+  void keep_spare(std::unique_ptr<Step> step);
   // Appends the step's result to ended_.
   void end_step(Step& step, Nanos at);
   // Tells the next resident step the tokens that this one chose.
@@ -388,10 +393,14 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // By request that may be computed again: the most tokens that were computed of it.
   std::unordered_map<RequestId, std::int64_t> computed_;
   // The steps in flight.
-  std::deque<std::unique_ptr<Step>> resident_;
+  std::vector<std::unique_ptr<Step>> resident_;
   std::unique_ptr<Step> streamed_;
-  std::deque<StreamItem> stream_;  // the first item runs
-  std::deque<Ended> ended_;        // results that wait() has not returned yet
+  std::vector<StreamItem> stream_;  // the first item runs
+  std::vector<Ended> ended_;        // results that wait() has not returned yet
+  // Steps that have ended, and their results: kept for their memory.
+  std::vector<std::unique_ptr<Step>> spare_;
+  std::vector<request::Batch> spare_batches_;
+  std::vector<std::vector<request::SampledToken>> spare_samples_;
   SimulatedCounters counters_;
   std::string violation_;
 };

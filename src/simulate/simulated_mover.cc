@@ -336,23 +336,20 @@ weights::WeightEvent SimulatedMover::event_of(const Pending& ended) {
 }
 
 std::vector<weights::WeightEvent> SimulatedMover::poll() {
-  std::vector<weights::WeightEvent> events;
+  std::vector<weights::WeightEvent> events = std::move(events_);
+  events.clear();
   const Nanos now = std::min(clock_.now(), heard_until_);
-  for (; !frames_coming_.empty() && frames_coming_.front().ends <= now;
-       frames_coming_.pop_front()) {
-    const Pending& ended = frames_coming_.front();
+  take_ended(frames_coming_, now, [&](const Pending& ended) {
     weights::WeightEvent& event = events.emplace_back();
     event.extent = ended.command.first_extent;
     (ended.failed ? frame_moves_.failed : frame_moves_.got) += 1;
     if (ended.failed) event.outcome = Error{ErrorCode::kResourceExhausted, "simulated: no memory"};
-  }
-  for (; !rings_.empty() && rings_.front().ends <= now; rings_.pop_front()) {
-    events.push_back(event_of(rings_.front()));
-  }
-  for (; !link_.empty() && link_.front().ends <= now; link_.pop_front()) {
-    idle_since_ = link_.front().ends;
-    events.push_back(event_of(link_.front()));
-  }
+  });
+  take_ended(rings_, now, [&](const Pending& ended) { events.push_back(event_of(ended)); });
+  take_ended(link_, now, [&](const Pending& ended) {
+    idle_since_ = ended.ends;
+    events.push_back(event_of(ended));
+  });
   return events;
 }
 
@@ -369,7 +366,7 @@ void SimulatedMover::ends_of_copies(std::vector<Nanos>& ends) const {
 
 std::optional<Nanos> SimulatedMover::next_end() const {
   std::optional<Nanos> next;
-  for (const std::deque<Pending>* all : {&link_, &rings_, &frames_coming_}) {
+  for (const std::vector<Pending>* all : {&link_, &rings_, &frames_coming_}) {
     const auto ahead = std::find_if(all->begin(), all->end(), [&](const Pending& pending) {
       return pending.ends > clock_.now();
     });

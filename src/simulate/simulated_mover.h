@@ -98,6 +98,9 @@ class SimulatedMover final : public weights::WeightMover {
 
   void submit(std::span<const weights::WeightCommand> commands) override;
   std::vector<weights::WeightEvent> poll() override;
+  void take_back(std::vector<weights::WeightEvent>&& events) override {
+    events_ = std::move(events);
+  }
   bool issued(ModelId) const override { return true; }
   const device::Semaphore* semaphore(ModelId, int) const override { return nullptr; }
   const device::Semaphore* streamed(ModelId model, int group) const override;
@@ -232,6 +235,13 @@ class SimulatedMover final : public weights::WeightMover {
   static void set_copy(Model& model, std::size_t group, const Copy& copy);
   static void take_copy(Model& model, std::size_t group);
   weights::WeightEvent event_of(const Pending& ended);
+  // Takes those that have ended by `now` off the list, and tells each of them.
+  template <typename Tell>
+  static void take_ended(std::vector<Pending>& pending, Nanos now, Tell tell) {
+    auto first = pending.begin();
+    for (; first != pending.end() && first->ends <= now; ++first) tell(*first);
+    pending.erase(pending.begin(), first);
+  }
   void blame(const std::string& what);
 
   const SimulatedMoverOptions options_;
@@ -240,15 +250,16 @@ class SimulatedMover final : public weights::WeightMover {
   const int reader_;  // among the slices of a shared link
   Random random_;
   IdMap<ModelId, Model> models_;
-  std::deque<Pending> link_;   // in the order of their ends
-  std::deque<Pending> rings_;  // memory for rings that is coming, in the order of their ends
+  std::vector<weights::WeightEvent> events_;  // that poll() returned; kept for its capacity
+  std::vector<Pending> link_;                 // in the order of their ends
+  std::vector<Pending> rings_;  // memory for rings that is coming, in the order of their ends
   Nanos heard_until_{INT64_MAX};
   Nanos idle_since_;  // the end of the last copy that has left the link
   Nanos out_until_;   // the end of the last copy to host memory
   Nanos read_until_;  // the end of the last step that read at home
   std::vector<FrameExtent> frames_;
   // Extents of frames that are coming, in the order of their ends.
-  std::deque<Pending> frames_coming_;
+  std::vector<Pending> frames_coming_;
   FrameMoves frame_moves_;
   std::int64_t committed_ = 0;  // extents of models
   std::int64_t committed_of_frames_ = 0;

@@ -277,10 +277,12 @@ SimulatedSlice::Passed SimulatedSlice::run_calm_turns(std::span<const Nanos> end
 // The step that runs has ended then, and nothing begins in its place. Its token is told with those
 // of the steps before.
 void SimulatedSlice::hear_of_step(Nanos at) {
-  const auto result = executor_.wait(Nanos(0));
+  auto result = executor_.wait(Nanos(0));
   CAUSEWAY_CHECK(result.has_value(), "a step has not ended when it should have");
   core_.finish_step(*result, at);
-  CAUSEWAY_CHECK(core_.take_outputs().size() == 1, "other than one request got a token");
+  executor_.take_back(std::move(*result));
+  core_.take_outputs(outputs_);
+  CAUSEWAY_CHECK(outputs_.size() == 1, "other than one request got a token");
 }
 
 SimulatedSlice::Passed SimulatedSlice::catch_up() {
@@ -390,8 +392,10 @@ void SimulatedSlice::happen() {
   if (executor_.busy_until() > now) return;
   if (const auto step = executor_.next_event(); step && *step <= now) {
     // Or copies of KV have ended, about which start_step() asks.
-    const auto result = core_.step_in_flight() ? executor_.wait(Nanos(0)) : std::nullopt;
-    if (result) core_.finish_step(*result, now);
+    auto result = core_.step_in_flight() ? executor_.wait(Nanos(0)) : std::nullopt;
+    if (!result) return;
+    core_.finish_step(*result, now);
+    executor_.take_back(std::move(*result));
   } else if (const auto wakeup = core_.next_wakeup(); wakeup && *wakeup <= now) {
     core_.check_timeout(now);
   }

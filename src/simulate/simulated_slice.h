@@ -147,6 +147,7 @@ class SimulatedSlice {
   std::unique_ptr<weights::WeightCache> cache_;
   SimulatedExecutor executor_;
   engine::EngineCore core_;
+  std::vector<request::Output> outputs_;  // kept for its capacity
   std::vector<Nanos> ahead_;  // the ends of the steps to pass, and of the first step after them
   std::vector<Nanos> passed_ends_;  // what catch_up() returned last
   std::vector<RequestId> passed_requests_;

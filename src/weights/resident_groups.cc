@@ -21,6 +21,7 @@ std::int64_t ResidentGroups::count_extents(Wanted wanted) const {
 ResidentGroups::ResidentGroups(const std::vector<ResidentGroup>& groups, Bytes extent) {
   std::int64_t extents = 0;
   bool required_before = true;
+  groups_.reserve(groups.size());
   for (const ResidentGroup& group : groups) {
     CAUSEWAY_CHECK(group.offset.count >= 0 && group.bytes.count > 0, "a group lies nowhere");
     CAUSEWAY_CHECK(group.readable_at_home || required_before,

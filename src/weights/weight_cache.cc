@@ -131,20 +131,21 @@ Status WeightCache::add_model(ModelId model, CachedModel cached) {
   CAUSEWAY_TRY(residency_.add_model(model, cached.groups));
   const auto last = std::max_element(cached.layout_groups.begin(), cached.layout_groups.end());
   int groups = last == cached.layout_groups.end() ? 0 : *last + 1;
-  std::optional<WeightRing> ring;
+  std::unique_ptr<WeightRing> ring;
   if (cached.stream) {
     for (const StreamedGroup& group : cached.stream->groups) {
       groups = std::max(groups, group.layout_group + 1);
     }
-    ring.emplace(*cached.stream);
+    ring = std::make_unique<WeightRing>(*cached.stream);
   }
   Entry entry;
   if (cached.experts) {
     groups = static_cast<int>(cached.experts->layout.groups.size());
-    entry.experts.emplace(ExpertCacheOptions{.layers = std::ssize(cached.experts->layers),
-                                             .experts = cached.experts->experts,
-                                             .slots = cached.experts->slots,
-                                             .policy = cached.policy});
+    entry.experts = std::make_unique<ExpertCache>(
+        ExpertCacheOptions{.layers = std::ssize(cached.experts->layers),
+                           .experts = cached.experts->experts,
+                           .slots = cached.experts->slots,
+                           .policy = cached.policy});
   }
   entry.cached = std::move(cached);
   entry.layout_groups = static_cast<std::size_t>(groups);
@@ -166,13 +167,15 @@ Status WeightCache::remove_model(ModelId model) {
 
 void WeightCache::take_events(Nanos now) {
   residency_.grant(mover_.granted_rate(), now);
-  for (WeightEvent& event : mover_.poll()) {
+  std::vector<WeightEvent> events = mover_.poll();
+  for (WeightEvent& event : events) {
     if (!event.model.valid()) {
       frame_events_.push_back(std::move(event));
     } else {
       take_event(event, now);
     }
   }
+  mover_.take_back(std::move(events));
   fill(now);
 }
 
@@ -337,8 +340,9 @@ Residency::Readiness WeightCache::readiness(ModelId model, Nanos computes, Nanos
 
 void WeightCache::step_begins(ModelId model, std::vector<WeightView>& views) {
   residency_.step_begins(model);
-  if (models_.at(model).ring) return ring_views(model, models_.at(model), views);
-  if (models_.at(model).experts) return expert_views(models_.at(model), views);
+  Entry& entry = models_.at(model);
+  if (entry.ring) return ring_views(model, entry, views);
+  if (entry.experts) return expert_views(entry, views);
   views_now(model, views);
 }
 

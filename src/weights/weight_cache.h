@@ -4,12 +4,13 @@
 // one thread; the mover may have a thread of its own.
 #pragma once
 
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/id_map.h"
 #include "weights/expert_cache.h"
 #include "weights/expert_plan.h"
 #include "weights/residency.h"
@@ -128,8 +129,8 @@ class WeightCache {
     CachedModel cached;
     std::size_t layout_groups = 0;  // the number of the layout's groups
     std::string last_error;
-    std::optional<WeightRing> ring;
-    std::optional<ExpertCache> experts;
+    std::unique_ptr<WeightRing> ring;  // with `experts`: few models have one
+    std::unique_ptr<ExpertCache> experts;
     // Copies into ring or slots are under way, which the residency counts as a step.
     bool filling = false;
     std::int64_t requests = 0;  // for a model with a ring or slots
@@ -151,7 +152,7 @@ class WeightCache {
   const ResidencyOptions options_;
   Residency residency_;
   WeightMover& mover_;
-  std::map<ModelId, Entry> models_;
+  IdMap<ModelId, Entry> models_;
   std::vector<std::pair<ModelId, Entry*>> filled_;  // models with a ring or slots, by id
   std::vector<WeightCommand> commands_;             // of one decision; kept for its capacity
   std::vector<WeightEvent> frame_events_;

@@ -33,6 +33,8 @@ class WeightMover {
   virtual void submit(std::span<const WeightCommand> commands) = 0;
   // The events since the last call, in the order in which they happened. Same thread as submit().
   virtual std::vector<WeightEvent> poll() = 0;
+  // Gives back what poll() returned, so that its memory may serve for the next. Same thread.
+  virtual void take_back(std::vector<WeightEvent>&& /*events*/) {}
   // Whether every copy of a kBring of the model has been begun. A step must not wait on the device
   // for a copy that has not, because that could delay the copy itself. Any thread.
   virtual bool issued(ModelId model) const = 0;

@@ -38,22 +38,22 @@ std::map<std::string, std::int64_t> whole(const std::map<std::string, double>& v
   return rounded;
 }
 
-bool attained(const LoadRecord& record, const Targets& targets) {
-  const StreamOutcome& outcome = record.outcome;
-  if (!outcome.ok() || outcome.token_times.empty()) return false;
-  const Nanos first = outcome.token_times.front(), last = outcome.token_times.back();
-  if (first - record.scheduled > targets.ttft) return false;
-  return outcome.completion_tokens < 2 ||
-         (last - first) / (outcome.completion_tokens - 1) <= targets.tpot;
+bool attained(const RequestSummary& request, const Targets& targets) {
+  if (!request.ok() || !request.answered) return false;
+  const Nanos first = request.first_token, last = request.last_token;
+  if (first - request.scheduled > targets.ttft) return false;
+  return request.completion_tokens < 2 ||
+         (last - first) / (request.completion_tokens - 1) <= targets.tpot;
 }
 
 // Slots of equal length from the first instant of the list on.
 class Slots {
  public:
-  Slots(const std::vector<LoadRecord>& records, Nanos begin) : begin_(begin) {
+  Slots(std::size_t requests, const Summaries& summaries, Nanos begin) : begin_(begin) {
     Nanos end = begin;
-    for (const LoadRecord& record : records) {
-      end = std::max({end, record.scheduled, record.outcome.ended});
+    for (std::size_t i = 0; i < requests; ++i) {
+      const RequestSummary request = summaries(i);
+      end = std::max({end, request.scheduled, request.ended});
     }
     const std::int64_t whole = (end - begin) / seconds(1) + 1;
     length_ = seconds((whole + kSlotsMax - 1) / kSlotsMax);
@@ -62,16 +62,16 @@ class Slots {
     running_.resize(slots_.size() + 1);
   }
 
-  void add(const LoadRecord& record, const Targets& targets) {
-    const std::size_t at = place(record.scheduled);
+  void add(const RequestSummary& request, const Targets& targets) {
+    const std::size_t at = place(request.scheduled);
     ReplaySlot& slot = slots_[at];
     ++slot.arrivals;
-    slot.attained += attained(record, targets);
-    const std::size_t end = place(std::max(record.scheduled, record.outcome.ended));
+    slot.attained += attained(request, targets);
+    const std::size_t end = place(std::max(request.scheduled, request.ended));
     ++running_[at];
     --running_[end];
-    if (record.outcome.token_times.empty()) return;
-    const double ttft = to_millis(record.outcome.token_times.front() - record.scheduled);
+    if (!request.answered) return;
+    const double ttft = to_millis(request.first_token - request.scheduled);
     slot.ttft_mean_ms += ttft;
     slot.ttft_most_ms = std::max(slot.ttft_most_ms, ttft);
     ++timed_[at];
@@ -201,26 +201,33 @@ ReplayCounters counters_between(const std::vector<MetricSample>& before,
   return counters;
 }
 
-ReplayReport report_replay(const simulate::Workload& list, const std::vector<LoadRecord>& records,
-                           const Targets& targets, ReplayCounters counters) {
-  CAUSEWAY_CHECK(list.size() == records.size(), "a record of each request");
+ReplayReport report_replay(const simulate::Workload& list, const Summaries& summaries,
+                           LoadReport load, ReplayCounters counters) {
   ReplayReport report;
-  report.load = make_report(records, targets);
+  report.load = std::move(load);
   report.counters = std::move(counters);
-  if (records.empty()) return report;
-  Slots slots(records, records.front().scheduled - list.front().at);
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    const StreamOutcome& outcome = records[i].outcome;
-    slots.add(records[i], targets);
-    if (!outcome.ok()) {
-      ++report.errors[outcome.failure];
-    } else if (outcome.completion_tokens < list[i].output.count) {
+  if (list.empty()) return report;
+  Slots slots(list.size(), summaries, summaries(0).scheduled - list.front().at);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const RequestSummary request = summaries(i);
+    slots.add(request, report.load.targets);
+    if (!request.ok()) {
+      ++report.errors[std::string(request.failure)];
+    } else if (request.completion_tokens < list[i].output.count) {
       ++report.short_answers;
     }
   }
   report.slot = slots.length();
   report.slots = slots.take();
   return report;
+}
+
+ReplayReport report_replay(const simulate::Workload& list, const std::vector<LoadRecord>& records,
+                           const Targets& targets, ReplayCounters counters) {
+  CAUSEWAY_CHECK(list.size() == records.size(), "a record of each request");
+  return report_replay(
+      list, [&](std::size_t index) { return summary_of(records[index]); },
+      make_report(records, targets), std::move(counters));
 }
 
 std::string to_text(const ReplayReport& report) {

@@ -2,6 +2,7 @@
 // can be laid side by side. Pure.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -53,6 +54,12 @@ struct ReplayReport {
   ReplayCounters counters;
 };
 
+// Of a request of the list, by its place there.
+using Summaries = std::function<RequestSummary(std::size_t index)>;
+
+// `load`: of the same requests.
+ReplayReport report_replay(const simulate::Workload& list, const Summaries& summaries,
+                           LoadReport load, ReplayCounters counters);
 // `records`: of the requests of the list, in its order.
 ReplayReport report_replay(const simulate::Workload& list, const std::vector<LoadRecord>& records,
                            const Targets& targets, ReplayCounters counters);

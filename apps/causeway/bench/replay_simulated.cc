@@ -10,21 +10,37 @@ namespace {
 
 // Instants are of virtual time, which begins at 0. `path`: of a request to the engine, and of what
 // it tells to the client.
-LoadRecord record_of(const simulate::Arrival& arrival, simulate::ServedRequest served,
-                     const std::string& model, Nanos path) {
-  LoadRecord record;
-  record.model = model;
-  record.scheduled = arrival.at;
-  StreamOutcome& outcome = record.outcome;
-  outcome.sent = arrival.at;
-  outcome.ended = std::max(arrival.at, served.ended) + path;
-  outcome.completion_tokens = std::ssize(served.token_times);
-  outcome.token_times = std::move(served.token_times);
-  for (Nanos& token : outcome.token_times) token += path;
-  outcome.prompt_tokens = arrival.prompt.count;
-  outcome.failure = served.failure;
-  outcome.error = served.failure;
-  return record;
+RequestSummary summary_of(const simulate::Arrival& arrival, const simulate::RequestOutcome& outcome,
+                          Nanos path) {
+  RequestSummary summary{.scheduled = arrival.at,
+                         .ended = std::max(arrival.at, outcome.ended) + path,
+                         .first_token = outcome.first_token + path,
+                         .last_token = outcome.last_token + path,
+                         .answered = outcome.tokens > 0,
+                         .prompt_tokens = arrival.prompt.count,
+                         .cached_tokens = 0,
+                         .completion_tokens = outcome.tokens,
+                         .error = outcome.failure(),
+                         .failure = {}};
+  summary.failure = summary.error;
+  return summary;
+}
+
+// Only models with requests are in the report.
+LoadReport load_of(const simulate::Workload& list, const std::vector<simulate::ModelShape>& models,
+                   const Summaries& summaries, const std::vector<Histogram>& gaps,
+                   const Targets& targets) {
+  LoadSums sums(targets);
+  std::vector<LoadSums::Group*> groups(models.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    LoadSums::Group*& group = groups[list[i].model];
+    if (group == nullptr) {
+      group = &sums.group(models[list[i].model].name);
+      group->itl.merge(gaps[list[i].model]);
+    }
+    sums.add(summaries(i), *group);
+  }
+  return sums.take();
 }
 
 // Of several slices the server's metrics have the sum; the simulator reports the mean.
@@ -85,18 +101,18 @@ void add_bytes(const std::vector<simulate::FleetCarried>& carried, ReplayReport&
 Result<ReplayReport> replay_simulated(simulate::FleetSimulationOptions fleet,
                                       const ReplayOptions& options) {
   CAUSEWAY_ASSIGN(const auto list, replay_list(options, fleet.slice.models.size()));
-  fleet.keep_requests = true;
+  fleet.keep_outcomes = true;
   fleet.fleet.waiting_max = std::ssize(list) + 1;
   CAUSEWAY_ASSIGN(auto simulated, simulate::run_fleet(fleet, list));
-  std::vector<LoadRecord> records;
-  records.reserve(list.size());
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string& model = fleet.slice.models[list[i].model].name;
-    records.push_back(record_of(list[i], std::move(simulated.requests[i]), model,
-                                fleet.slice.profile.request_path));
-  }
-  ReplayReport report = report_replay(
-      list, records, {.ttft = options.slo.ttft, .tpot = options.slo.tpot}, counters_of(simulated));
+  const std::vector<simulate::RequestOutcome>& outcomes = simulated.outcomes.requests;
+  const Summaries summaries = [&](std::size_t index) {
+    return summary_of(list[index], outcomes[index], fleet.slice.profile.request_path);
+  };
+  ReplayReport report =
+      report_replay(list, summaries,
+                    load_of(list, fleet.slice.models, summaries, simulated.outcomes.gaps,
+                            {.ttft = options.slo.ttft, .tpot = options.slo.tpot}),
+                    counters_of(simulated));
   add_bytes(simulated.carried, report);
   report.mode = "simulated";
   report.source =

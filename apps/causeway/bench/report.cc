@@ -3,52 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
-
-#include "base/histogram.h"
 
 namespace causeway::bench {
 namespace {
 
-// What a group of requests adds up to before it is summarised; durations in nanoseconds.
-struct LoadSamples {
-  Histogram ttft, tpot, itl, e2e;
-  std::int64_t ttft_met = 0, tpot_met = 0, both_met = 0;
-};
-
 Percentiles percentiles_ms(const Histogram& nanos) {
   const auto at = [&](double share) { return to_millis(Nanos(nanos.percentile(share))); };
   return {at(0.50), at(0.95), at(0.99), nanos.mean() * 1e-6};
-}
-
-// All but what is between its events.
-void add(const LoadRecord& record, const Targets& targets, ModelReport& report,
-         LoadSamples& samples) {
-  const StreamOutcome& outcome = record.outcome;
-  ++report.requests;
-  if (!outcome.ok()) {
-    ++report.failed;
-    if (report.first_error.empty()) report.first_error = outcome.error;
-    return;
-  }
-  report.prompt_tokens += outcome.prompt_tokens;
-  report.cached_tokens += outcome.cached_tokens;
-  report.output_tokens += outcome.completion_tokens;
-  samples.e2e.record((outcome.ended - record.scheduled).count);
-  if (outcome.token_times.empty()) return;
-  const auto& times = outcome.token_times;
-  const Nanos ttft = times.front() - record.scheduled;
-  samples.ttft.record(ttft.count);
-  Nanos tpot;  // of a single token: nothing to wait for
-  // An event may carry several tokens; without usage completion_tokens counts events.
-  if (outcome.completion_tokens > 1) {
-    tpot = (times.back() - times.front()) / (outcome.completion_tokens - 1);
-    samples.tpot.record(tpot.count);
-  }
-  samples.ttft_met += ttft <= targets.ttft;
-  samples.tpot_met += tpot <= targets.tpot;
-  samples.both_met += ttft <= targets.ttft && tpot <= targets.tpot;
 }
 
 void add_gaps(const StreamOutcome& outcome, Histogram& gaps) {
@@ -57,15 +19,32 @@ void add_gaps(const StreamOutcome& outcome, Histogram& gaps) {
   for (std::size_t i = 1; i < times.size(); ++i) gaps.record((times[i] - times[i - 1]).count);
 }
 
-void summarise(const LoadSamples& samples, Nanos duration, ModelReport& report) {
-  report.ttft_ms = percentiles_ms(samples.ttft);
-  report.tpot_ms = percentiles_ms(samples.tpot);
-  report.itl_ms = percentiles_ms(samples.itl);
-  report.e2e_ms = percentiles_ms(samples.e2e);
+// To that of all models.
+void add(const LoadSums::Group& one, LoadSums::Group& all) {
+  all.report.requests += one.report.requests;
+  all.report.failed += one.report.failed;
+  all.report.prompt_tokens += one.report.prompt_tokens;
+  all.report.cached_tokens += one.report.cached_tokens;
+  all.report.output_tokens += one.report.output_tokens;
+  all.ttft.merge(one.ttft);
+  all.tpot.merge(one.tpot);
+  all.e2e.merge(one.e2e);
+  all.itl.merge(one.itl);
+  all.ttft_met += one.ttft_met;
+  all.tpot_met += one.tpot_met;
+  all.both_met += one.both_met;
+}
+
+void summarise(LoadSums::Group& group, Nanos duration) {
+  ModelReport& report = group.report;
+  report.ttft_ms = percentiles_ms(group.ttft);
+  report.tpot_ms = percentiles_ms(group.tpot);
+  report.itl_ms = percentiles_ms(group.itl);
+  report.e2e_ms = percentiles_ms(group.e2e);
   const double requests = static_cast<double>(std::max<std::int64_t>(1, report.requests));
-  report.ttft_attained = static_cast<double>(samples.ttft_met) / requests;
-  report.tpot_attained = static_cast<double>(samples.tpot_met) / requests;
-  report.slo_attained = static_cast<double>(samples.both_met) / requests;
+  report.ttft_attained = static_cast<double>(group.ttft_met) / requests;
+  report.tpot_attained = static_cast<double>(group.tpot_met) / requests;
+  report.slo_attained = static_cast<double>(group.both_met) / requests;
   if (duration > Nanos(0)) {
     report.output_tokens_per_second =
         static_cast<double>(report.output_tokens) / to_seconds(duration);
@@ -105,31 +84,80 @@ std::string table_row(const ModelReport& r) {
 
 }  // namespace
 
-LoadReport make_report(const std::vector<LoadRecord>& records, const Targets& targets) {
+RequestSummary summary_of(const LoadRecord& record) {
+  const StreamOutcome& outcome = record.outcome;
+  RequestSummary summary{.scheduled = record.scheduled,
+                         .ended = outcome.ended,
+                         .first_token = {},
+                         .last_token = {},
+                         .answered = !outcome.token_times.empty(),
+                         .prompt_tokens = outcome.prompt_tokens,
+                         .cached_tokens = outcome.cached_tokens,
+                         .completion_tokens = outcome.completion_tokens,
+                         .error = outcome.error,
+                         .failure = outcome.failure};
+  if (!summary.answered) return summary;
+  summary.first_token = outcome.token_times.front();
+  summary.last_token = outcome.token_times.back();
+  return summary;
+}
+
+void LoadSums::add(const RequestSummary& request, Group& group) {
+  ModelReport& report = group.report;
+  first_ = any_ ? std::min(first_, request.scheduled) : request.scheduled;
+  last_ = std::max(any_ ? last_ : request.scheduled, request.ended);
+  any_ = true;
+  ++report.requests;
+  if (!request.ok()) {
+    ++report.failed;
+    if (report.first_error.empty()) report.first_error = request.error;
+    if (first_error_.empty()) first_error_ = request.error;
+    return;
+  }
+  report.prompt_tokens += request.prompt_tokens;
+  report.cached_tokens += request.cached_tokens;
+  report.output_tokens += request.completion_tokens;
+  group.e2e.record((request.ended - request.scheduled).count);
+  if (!request.answered) return;
+  const Nanos ttft = request.first_token - request.scheduled;
+  group.ttft.record(ttft.count);
+  Nanos tpot;  // of a single token: nothing to wait for
+  // An event may carry several tokens; without usage completion_tokens counts events.
+  if (request.completion_tokens > 1) {
+    tpot = (request.last_token - request.first_token) / (request.completion_tokens - 1);
+    group.tpot.record(tpot.count);
+  }
+  group.ttft_met += ttft <= targets_.ttft;
+  group.tpot_met += tpot <= targets_.tpot;
+  group.both_met += ttft <= targets_.ttft && tpot <= targets_.tpot;
+}
+
+LoadReport LoadSums::take() {
   LoadReport report;
-  report.targets = targets;
+  report.targets = targets_;
+  report.duration = last_ - first_;
+  Group all;
+  for (auto& [name, group] : groups_) {
+    ::causeway::bench::add(group, all);
+    summarise(group, report.duration);
+    group.report.model = name;
+    report.models.push_back(std::move(group.report));
+  }
+  summarise(all, report.duration);
+  report.all = std::move(all.report);
   report.all.model = "all";
-  std::map<std::string, std::pair<ModelReport, LoadSamples>> groups;
-  LoadSamples all;
-  Nanos first, last;
-  if (!records.empty()) first = last = records.front().scheduled;
-  for (const LoadRecord& record : records) {
-    first = std::min(first, record.scheduled);
-    last = std::max(last, record.outcome.ended);
-    auto& [group, samples] = groups[record.model];
-    add(record, targets, group, samples);
-    add(record, targets, report.all, all);
-    add_gaps(record.outcome, samples.itl);
-  }
-  report.duration = last - first;
-  for (auto& [name, group] : groups) {
-    group.first.model = name;
-    all.itl.merge(group.second.itl);
-    summarise(group.second, report.duration, group.first);
-    report.models.push_back(std::move(group.first));
-  }
-  summarise(all, report.duration, report.all);
+  report.all.first_error = first_error_;
   return report;
+}
+
+LoadReport make_report(const std::vector<LoadRecord>& records, const Targets& targets) {
+  LoadSums sums(targets);
+  for (const LoadRecord& record : records) {
+    LoadSums::Group& group = sums.group(record.model);
+    sums.add(summary_of(record), group);
+    add_gaps(record.outcome, group.itl);
+  }
+  return sums.take();
 }
 
 std::string to_table(const LoadReport& report) {

@@ -1,10 +1,13 @@
 // What a load run measured, per model and in all: as a table, and as JSON.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/histogram.h"
 #include "bench/load_generator.h"
 
 namespace causeway::bench {
@@ -41,6 +44,50 @@ struct LoadReport {
   Targets targets;
   std::vector<ModelReport> models;  // by name
   ModelReport all;
+};
+
+// What a report needs of one request. Its strings are borrowed.
+struct RequestSummary {
+  Nanos scheduled;
+  Nanos ended;
+  Nanos first_token;  // with the last, where one came
+  Nanos last_token;
+  bool answered = false;  // a token came
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::string_view error;  // empty: complete
+  std::string_view failure;
+
+  bool ok() const { return error.empty(); }
+};
+
+RequestSummary summary_of(const LoadRecord& record);
+
+// Adds requests up to a report, in their order, and keeps none of them.
+class LoadSums {
+ public:
+  // Of a model: durations in ns.
+  struct Group {
+    ModelReport report;
+    Histogram ttft, tpot, e2e;
+    Histogram itl;  // the caller's: between the events of requests that were served
+    std::int64_t ttft_met = 0, tpot_met = 0, both_met = 0;
+  };
+
+  explicit LoadSums(const Targets& targets) : targets_(targets) {}
+
+  // Stays where it is.
+  Group& group(const std::string& model) { return groups_[model]; }
+  void add(const RequestSummary& request, Group& group);
+  LoadReport take();
+
+ private:
+  const Targets targets_;
+  std::map<std::string, Group> groups_;
+  Nanos first_, last_;
+  bool any_ = false;
+  std::string first_error_;
 };
 
 LoadReport make_report(const std::vector<LoadRecord>& records, const Targets& targets);
