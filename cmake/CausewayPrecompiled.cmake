@@ -28,6 +28,9 @@ set(kCommonHeaders
 
 set(kJoinedFiles 40)
 set(kJoinedTests 10)
+if(CAUSEWAY_SANITIZE OR CAUSEWAY_LEAN)
+  set(kJoinedTests 20)  # of builds in which tests are run rather than written
+endif()
 
 function(_causeway_joined at_once)
   if(CAUSEWAY_JOINED)

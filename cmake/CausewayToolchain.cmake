@@ -31,10 +31,11 @@ if(CAUSEWAY_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CAUSEWAY_CCACHE})
 endif()
 
+# g++ looks for memory to use again only above so many kB, which took a tenth of the time of joined
+# files; they take a quarter more memory, most of them below 1.2 GB.
+set(kCollectLate --param=ggc-min-heapsize=3000000)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # It looks for memory to use again only above so many kB, which costs a tenth of the time of joined
-  # files; the largest takes a quarter more memory.
-  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=3000000>")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${kCollectLate}>")
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wnon-virtual-dtor>")
 if(CAUSEWAY_WERROR)

@@ -25,7 +25,7 @@ set(xgrammar_definitions
 # GCC compiles it, with the same options in every build, so that the compiler's cache has it for all.
 # Its variants of incomplete types are not C++ to Clang: the builds with sanitizers, which are
 # Clang's, do not watch it.
-set(xgrammar_flags -O2 -w -g0 -fPIC -std=c++20)
+set(xgrammar_flags -O2 -w -g0 -fPIC -std=c++20 ${kCollectLate})
 list(TRANSFORM xgrammar_includes PREPEND -I OUTPUT_VARIABLE include_flags)
 list(TRANSFORM xgrammar_definitions PREPEND -D OUTPUT_VARIABLE definition_flags)
 find_program(CAUSEWAY_GCC NAMES g++ REQUIRED)
