@@ -28,8 +28,8 @@ set(kCommonHeaders
 
 set(kJoinedFiles 40)
 set(kJoinedTests 10)
-if(CAUSEWAY_SANITIZE OR CAUSEWAY_LEAN)
-  set(kJoinedTests 20)  # of builds in which tests are run rather than written
+if(CAUSEWAY_LEAN)
+  set(kJoinedTests 20)  # of the build in which tests are run rather than written
 endif()
 
 function(_causeway_joined at_once)
