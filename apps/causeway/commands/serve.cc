@@ -376,7 +376,7 @@ class Serve final : public Command {
         .group("Memory");
     app.add_flag("--spare-workers", set_.spare_workers,
                  "keep a prepared process beside each worker, which takes over when that is lost: "
-                 "on an H200 it serves again 0.3 s sooner, for 0.5 GB of GPU memory")
+                 "on an H200 it serves again a third sooner, for 0.5 GB of GPU memory")
         .group("Memory");
     app.add_option("--placement", placement_,
                    "how the slice for a model without requests is chosen: bandwidth, random, "
