@@ -19,6 +19,9 @@ namespace {
 
 using testing::send;
 
+constexpr const char* kNeedsTracing =
+    "needs to hold back another process's end by tracing it (ptrace), which this system forbids";
+
 // From a process's end until let_go(), waitpid does not give it to this one, as when its driver
 // takes seconds to give back memory: another process traces it.
 class HeldEnd {
@@ -100,7 +103,7 @@ TEST_F(WorkerRestartTest, TheNewProcessIsPreparedBesideTheEndOfTheOldOne) {
   const auto worker = start(slow(kPrepareMs, 0));
   const int old = started(*worker, 1);
   HeldEnd held(old);
-  if (!held.holds()) GTEST_SKIP() << "this process may trace no other";
+  if (!held.holds()) GTEST_SKIP() << kNeedsTracing;
   ASSERT_TRUE(send(*worker, SIGKILL));
   const int fresh = started(*worker, 2);
   ASSERT_TRUE(wait_until([&] { return marked("prepared", fresh); }));
@@ -127,7 +130,7 @@ TEST_F(WorkerRestartTest, AnOldProcessThatDoesNotEndIsWaitedForNoLongerThanItMay
   const auto worker = start(options);
   const int old = started(*worker, 1);
   HeldEnd held(old);
-  if (!held.holds()) GTEST_SKIP() << "this process may trace no other";
+  if (!held.holds()) GTEST_SKIP() << kNeedsTracing;
   const Nanos killed = clock_.now();
   ASSERT_TRUE(send(*worker, SIGKILL));
   ASSERT_TRUE(serves_again(*worker));
@@ -157,7 +160,7 @@ TEST_F(WorkerRestartTest, OneThatIsKilledWhileItWaitsForTheOldOnesEndIsReplacedB
   const auto worker = start(slow(0, 0));
   const int old = started(*worker, 1);
   HeldEnd held(old);
-  if (!held.holds()) GTEST_SKIP() << "this process may trace no other";
+  if (!held.holds()) GTEST_SKIP() << kNeedsTracing;
   ASSERT_TRUE(send(*worker, SIGKILL));
   const int fresh = started(*worker, 2);
   ASSERT_TRUE(wait_until([&] { return marked("prepared", fresh); }));
@@ -269,7 +272,7 @@ TEST_F(WorkerRestartTest, ASpareOpensNoSlicesBeforeTheOldOneHasEnded) {
   const int old = started(*worker, 1);
   const int spare = spare_of(*worker);
   HeldEnd held(old);
-  if (!held.holds()) GTEST_SKIP() << "this process may trace no other";
+  if (!held.holds()) GTEST_SKIP() << kNeedsTracing;
   ASSERT_TRUE(send(*worker, SIGKILL));
   ASSERT_EQ(started(*worker, 2), spare);
   pass(millis(300));
