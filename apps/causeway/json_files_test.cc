@@ -11,9 +11,9 @@
 
 #include "base/json_numbers.h"
 #include "base/testing/temporary_directory.h"
+#include "bench/commands/profile_of_hardware.h"
 #include "bench/replay_beside.h"
 #include "bench/tuner_curves.h"
-#include "commands/profile_of_hardware.h"
 #include "engine/chunk_profile.h"
 #include "fleet/generation_config.h"
 #include "kernels/home_gemm/profile.h"

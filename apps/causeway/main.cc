@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <iostream>
 #include <system_error>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -47,7 +46,7 @@ Options add_group(Options& parent, const std::string& name, const std::string& d
   return group;
 }
 
-int run_chosen(const std::vector<std::unique_ptr<Command>>& commands, const std::string& level) {
+int run_chosen(const Commands& commands, const std::string& level) {
   for (const auto& command : commands) {
     if (!command->options().parsed()) continue;
     const Status settings = apply_settings(command->options(), command->config_file(), std::getenv);
@@ -78,7 +77,7 @@ int run(int argc, char** argv) {
   Options program(app);
 
   const RealClock clock;
-  std::vector<std::unique_ptr<Command>> commands;
+  Commands commands;
   commands.push_back(make_serve(program, clock));
   commands.push_back(make_worker(program, clock));
   commands.push_back(make_ps(program));
@@ -91,23 +90,7 @@ int run(int argc, char** argv) {
   commands.push_back(make_make_catalogue(program));
   Options bench = add_group(program, "bench", "Measure a server, or parts of this one");
   commands.push_back(make_bench_serve(bench, clock));
-  commands.push_back(make_bench_kernels(bench, clock));
-  commands.push_back(make_bench_model(bench, clock));
-  commands.push_back(make_bench_engine(bench, clock));
-  commands.push_back(make_bench_switch(bench, clock));
-  commands.push_back(make_bench_stream(bench, clock));
-  commands.push_back(make_bench_catalogue(bench, clock));
-  commands.push_back(make_bench_slo(bench, clock));
-  commands.push_back(make_bench_load(bench, clock));
-  commands.push_back(make_bench_kv(bench, clock));
-  commands.push_back(make_bench_prefix(bench, clock));
-  commands.push_back(make_bench_gemm(bench, clock));
-  commands.push_back(make_bench_tuner(bench));
-  commands.push_back(make_bench_server(bench, clock));
-  commands.push_back(make_bench_transfer(bench, clock));
-  commands.push_back(make_profile(program, clock));
-  commands.push_back(make_simulate(program));
-  commands.push_back(make_replay(program, clock));
+  add_measuring(program, bench, clock, commands);
   commands.push_back(make_topology(program, clock));
   commands.push_back(make_completion(program));
   commands.push_back(make_man(program));

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "bench/chunk_machine.h"
-#include "bench/named_config.h"
+#include "catalogue/named_config.h"
 #include "engine/chunk_profile.h"
 
 namespace causeway::bench {

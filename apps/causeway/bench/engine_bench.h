@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "bench/engine_report.h"
-#include "bench/load_generator.h"
 #include "bench/slice_parts.h"
+#include "client/load_generator.h"
 #include "model/config.h"
 
 namespace causeway::bench {

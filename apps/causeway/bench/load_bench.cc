@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/file_model.h"
-#include "bench/model_files.h"
 #include "bench/serve_start.h"
+#include "catalogue/model_files.h"
 #include "slice/model_home.h"
 
 namespace causeway::bench {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/load_generator.h"
 #include "bench/metrics_text.h"
-#include "bench/report.h"
+#include "client/load_generator.h"
+#include "client/report.h"
 #include "simulate/workload.h"
 
 namespace causeway::bench {

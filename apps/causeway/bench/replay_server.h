@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "bench/replay_list.h"
 #include "bench/replay_report.h"
-#include "bench/served_models.h"
+#include "client/served_models.h"
 
 namespace causeway::bench {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "bench/synthetic_catalogue.h"
+#include "catalogue/synthetic_catalogue.h"
 
 namespace causeway::bench::replay_simulated_test {
 namespace {

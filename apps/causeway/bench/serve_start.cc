@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/child_process.h"
-#include "bench/load_generator.h"
+#include "client/load_generator.h"
 #include "weights/file.h"
 
 namespace causeway::bench {

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "bench/named_config.h"
 #include "bench/token_times.h"
+#include "catalogue/named_config.h"
 #include "model/config.h"
 #include "model/model_card.h"
 #include "slice/machine.h"

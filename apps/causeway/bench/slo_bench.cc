@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "bench/step_recorder.h"
-#include "bench/workload.h"
+#include "client/workload.h"
 #include "request/trace.h"
 
 namespace causeway::bench {

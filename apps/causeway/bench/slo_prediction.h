@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "bench/load_generator.h"
 #include "bench/slice_parts.h"
 #include "bench/slo_report.h"
+#include "client/load_generator.h"
 #include "model/config.h"
 #include "simulate/hardware_profile.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "bench/file_model.h"
-#include "bench/model_files.h"
 #include "bench/switch_stage.h"
+#include "catalogue/model_files.h"
 
 namespace causeway::bench {
 namespace {

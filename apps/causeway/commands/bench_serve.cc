@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/report.h"
-#include "bench/served_models.h"
-#include "bench/workload.h"
+#include "client/report.h"
+#include "client/served_models.h"
+#include "client/workload.h"
 #include "commands/command.h"
 #include "commands/json_file.h"
 

@@ -1,8 +1,6 @@
 #include "commands/chunk_option.h"
 
-#include "base/log.h"
 #include "engine/chunk_profile.h"
-#include "model/shape_text.h"
 #include "weights/checked_json.h"
 
 namespace causeway::app {
@@ -33,23 +31,6 @@ Status ChunkOption::apply(schedule::Options& schedule) const {
   CAUSEWAY_ASSIGN(const engine::MeasuredChunks measured,
                   engine::parse_chunk_profile(text).with_context(profile_));
   schedule.chunk.profile = engine::profile_of(measured, profile_);
-  return {};
-}
-
-Status check_simulated_profile(const simulate::SimulationOptions& simulation, bool one_slice) {
-  const schedule::ChunkProfile& profile = simulation.schedule.chunk.profile;
-  if (profile.empty()) return {};
-  if (!one_slice) {
-    return invalid_argument(
-        "--chunk-profile: simulated slices have no processors by which their tables are found; "
-        "leave out --slices, or the profile");
-  }
-  for (const simulate::ModelShape& shape : simulation.models) {
-    const std::string text = model::shape_text(shape.config, DType::kBF16);
-    if (profile.find_largest(text) != nullptr) continue;
-    spdlog::warn("{} has no table of the shape of {}, whose chunks are chosen without: {}",
-                 profile.file, shape.name, text);
-  }
   return {};
 }
 

@@ -7,7 +7,6 @@
 #include "base/result.h"
 #include "options.h"
 #include "schedule/scheduler.h"
-#include "simulate/simulate.h"
 
 namespace causeway::app {
 
@@ -25,9 +24,5 @@ class ChunkOption {
   std::string chunk_ = "fixed";
   std::string profile_;
 };
-
-// A profile in the simulator: kInvalidArgument unless the machine is one slice, as simulated ones
-// have no processors by which tables are found. The log names models that are not in it.
-Status check_simulated_profile(const simulate::SimulationOptions& simulation, bool one_slice);
 
 }  // namespace causeway::app

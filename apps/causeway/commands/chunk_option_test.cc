@@ -118,16 +118,5 @@ TEST_F(ChunkProfileOption, ABadFileIsNamedWithItsField) {
               AllOf(HasSubstr(file), HasSubstr("byte")));
 }
 
-TEST_F(ChunkProfileOption, InTheSimulatorIsOfAWholeMachine) {
-  const std::string file = write(profile_json());
-  simulate::SimulationOptions simulation;
-  EXPECT_TRUE(check_simulated_profile(simulation, false).ok());
-  ASSERT_TRUE(apply({"--chunk-profile=" + file, "--chunk=auto"}, simulation.schedule).ok());
-  EXPECT_TRUE(check_simulated_profile(simulation, true).ok());
-  const Status refused = check_simulated_profile(simulation, false);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().message, HasSubstr("--slices"));
-}
-
 }  // namespace
 }  // namespace causeway::app::chunk_option_test

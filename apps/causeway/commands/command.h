@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -33,6 +34,8 @@ class Command {
   std::string config_file_;
 };
 
+using Commands = std::vector<std::unique_ptr<Command>>;
+
 // `clock` outlives the command.
 std::unique_ptr<Command> make_serve(Options& parent, const Clock& clock);
 std::unique_ptr<Command> make_worker(Options& parent, const Clock& clock);
@@ -43,26 +46,13 @@ std::unique_ptr<Command> make_ps(Options& parent);
 std::unique_ptr<Command> make_make_model(Options& parent);
 std::unique_ptr<Command> make_make_catalogue(Options& parent);
 std::unique_ptr<Command> make_bench_serve(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_kernels(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_model(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_engine(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_switch(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_stream(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_catalogue(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_slo(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_load(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_kv(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_prefix(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_gemm(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_tuner(Options& parent);
-std::unique_ptr<Command> make_bench_server(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_bench_transfer(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_profile(Options& parent, const Clock& clock);
-std::unique_ptr<Command> make_simulate(Options& parent);
-std::unique_ptr<Command> make_replay(Options& parent, const Clock& clock);
 std::unique_ptr<Command> make_topology(Options& parent, const Clock& clock);
 // Of these `program` is the whole program, whose options and commands they tell.
 std::unique_ptr<Command> make_completion(Options& program);
 std::unique_ptr<Command> make_man(Options& program);
+// Adds what measures this machine, simulates and replays (apps/causeway/bench), below the group
+// `bench` and the program. A build without CAUSEWAY_MEASURING has none of it: then the help of
+// `bench` says so.
+void add_measuring(Options& program, Options& bench, const Clock& clock, Commands& commands);
 
 }  // namespace causeway::app

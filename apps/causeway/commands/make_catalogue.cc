@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "bench/synthetic_catalogue.h"
+#include "catalogue/synthetic_catalogue.h"
 #include "commands/command.h"
-#include "commands/slice_options.h"
+#include "commands/print_step.h"
 
 namespace causeway::app {
 namespace {

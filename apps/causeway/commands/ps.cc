@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_numbers.h"
-#include "bench/sse_client.h"
+#include "client/sse_client.h"
 #include "commands/command.h"
 
 namespace causeway::app {
