@@ -5,10 +5,12 @@
 
 namespace causeway::app {
 
-void add_measuring(Options&, Options& bench, const Clock&, Commands&) {
-  bench.app().footer(
-      "This build has no other command that measures, and none of profile, simulate and replay: "
-      "configure it with -DCAUSEWAY_MEASURING=ON, or take the preset `release`.");
+void add_measuring(Options& program, Options& bench, const Clock&, Commands&) {
+  for (const Options& place : {program, bench}) {
+    place.app().footer(
+        "This build has no command that measures but `bench serve`, nor profile, simulate and "
+        "replay: configure it with -DCAUSEWAY_MEASURING=ON, or take the preset `release`.");
+  }
 }
 
 }  // namespace causeway::app
