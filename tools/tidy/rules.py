@@ -80,6 +80,19 @@ def layers(tree):
                               f"{other} ({LAYERS[other]})")
 
 
+def program_without_measuring(tree):
+    """Of the program, what measures, simulates and replays is in its folder bench: builds without
+    it have the rest (docs/design/bench.md). Tests have both."""
+    for source in tree.sources:
+        place = source.path.parts
+        if place[:2] != ("apps", "causeway") or place[2] == "bench" or source.path.stem.endswith("_test"):
+            continue
+        for line, target in source.includes():
+            if target.split("/")[0] in ("bench", "simulate"):
+                yield Finding(source.path, line, "measuring",
+                              f"may not include {target}: builds without measuring have no such part")
+
+
 def links_of_rooms(tree):
     """What a room's CMakeLists.txt names is of a lower room, or its own: `layers`, for linking."""
     for path, text in tree.texts.items():
@@ -414,7 +427,8 @@ def conformance(tree):
                 yield Finding(page, number, "conformance", f"{name} has no test {case}")
 
 
-RULES = [layers, links_of_rooms, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
+RULES = [layers, program_without_measuring, links_of_rooms, include_cycles, banned_calls,
+         header_hygiene, cuda_headers, ratchets,
          assertion_floors, options_in_libraries, riddles, columns,
          prose_columns, measurement_words, links, architecture, numbered_decisions,
          planted_bugs, unfinished, dead_headers, registered_tests, blobs,

@@ -40,6 +40,14 @@ class TidyTest(unittest.TestCase):
         self.assert_finds("layers", {"src/attic/b.cc": "int x;\n"})
         self.assert_clean(lower | {"src/engine/b.cc": '#include "kv/a.h"\n'})
 
+    def test_the_program_without_measuring(self):
+        measures = {"apps/causeway/bench/a.h": CLEAN_HEADER,
+                    "apps/causeway/bench/b.cc": '#include "bench/a.h"\n',
+                    "apps/causeway/commands/c_test.cc": '#include "bench/a.h"\n'}
+        self.assert_clean(measures)
+        self.assert_finds("measuring", measures | {
+            "apps/causeway/commands/d.cc": '#include "bench/a.h"\n'})
+
     def test_room_links(self):
         for wrong in ("causeway::bench_kernels", "causeway_bench_kernels", "causeway::model",
                       "causeway::text", "causeway::slice_testing"):
