@@ -52,9 +52,6 @@ int run_chosen(const Commands& commands, const std::string& level) {
     const Status settings = apply_settings(command->options(), command->config_file(), std::getenv);
     if (!settings.ok()) return fail(settings.error());
     set_up_logging(level);
-    // A GPU's streams share as many queues as this says, 8 by default, and one that waits for
-    // weights would hold up the others of its queue.
-    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     try {
       return end(command->run());
     } catch (const std::system_error& error) {  // of fmt::print, which cannot write

@@ -21,6 +21,7 @@
 
 #include "base/testing/arguments.h"
 #include "base/testing/must.h"
+#include "device/cuda/cuda_queues.h"
 #include "slice/cuda_slice.h"
 #include "slice/slice_layout.h"
 #include "slice/testing/bf16_models.h"
@@ -219,8 +220,7 @@ int main(int argc, char** argv) {
   const auto requests = arguments.number<std::int64_t>("--requests", 150);
   const auto rounds = arguments.number<std::int64_t>("--rounds", 4);
   arguments.finish();
-  // As the program does: more streams are in use than the default has queues for.
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  causeway::device::set_cuda_queues(false);  // as the program, before anything asks the driver
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
     std::printf("SKIPPED: no GPU\n");

@@ -39,7 +39,10 @@ Result<std::unique_ptr<Machine>> Machine::open_gpus(LinkOptions links, ModelHome
 #ifdef CAUSEWAY_CUDA_BUILT
   auto machine = std::make_unique<Machine>(std::move(links), home, clock);
   CAUSEWAY_ASSIGN(const auto api, device::load_cuda_api());
-  CAUSEWAY_ASSIGN(machine->cuda_, device::CudaMachine::create(api, {}, clock, home.memory));
+  CAUSEWAY_ASSIGN(
+      machine->cuda_,
+      device::CudaMachine::create(api, {.own_links = machine->options_.choice == LinkChoice::kOwn},
+                                  clock, home.memory));
   CAUSEWAY_TRY(machine->learn_links());
   CAUSEWAY_TRY(machine->open_home());
   return machine;

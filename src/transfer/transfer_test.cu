@@ -424,8 +424,6 @@ void full_relay(GpuRig& rig, Report& report) {
 }
 
 int run_all(double length, std::uint64_t seed) {
-  // Its streams wait for each other, and more of them than the default would share connections.
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   Report report;
   report.say("seed " + std::to_string(seed));
   auto rig = GpuRig::make({});

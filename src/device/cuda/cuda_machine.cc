@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/cuda/cuda_arena_memory.h"
+#include "device/cuda/cuda_queues.h"
 #include "device/cuda/cuda_slice.h"
 #include "device/cuda/cuda_state.h"
 #include "device/cuda/cuda_stream.h"
@@ -71,6 +72,7 @@ Result<std::unique_ptr<CudaMachine>> CudaMachine::create(const CudaApi& api,
   if (options.extent_bytes.count <= 0 || options.extent_bytes % kGranularity != Bytes(0)) {
     return invalid_argument("extents of a GPU's arena are multiples of 2 MiB");
   }
+  set_cuda_queues(options.own_links);
   CAUSEWAY_ASSIGN(const CudaFacts facts, ask_cuda(api));
   auto state = std::make_unique<State>(api, options, clock, memory);
   for (int gpu = 0; gpu < facts.devices; ++gpu) {

@@ -35,6 +35,8 @@ struct CudaMachineOptions {
   Bytes spares_max = Bytes(std::numeric_limits<std::int64_t>::max());
   // How long a destroyed stream's work may still take; after that the GPU counts as lost.
   Nanos drain_max = seconds(30);
+  // No copy passes through another GPU than its own: then fewer hardware queues are enough.
+  bool own_links = false;
 };
 
 // One GPU, before any slice of it is opened.
