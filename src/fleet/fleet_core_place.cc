@@ -85,24 +85,30 @@ bool FleetCore::State::finish_drains() {
   return any;
 }
 
+// Placed models are loaded in the order in which they were wanted, as places are given: after a slice
+// was lost most of its models have places at once, and wait for the loader.
 bool FleetCore::State::start_loads() {
   if (!any_in(ModelPhase::kPlaced, ModelPhase::kPlaced)) return false;
   bool any = false;
-  for (Model* one : in_motion()) {
-    Model& model = *one;
-    if (model.phase != ModelPhase::kPlaced) continue;
-    if (model.there.contains(model.slice)) {
-      serve_on(model, model.slice);
+  std::vector<Model*> placed;
+  for (Model* model : in_motion()) {
+    if (model->phase != ModelPhase::kPlaced) continue;
+    if (model->there.contains(model->slice)) {
+      serve_on(*model, model->slice);
       any = true;
-      continue;
+    } else if (loads_under_way < options.loads_max) {
+      placed.push_back(model);
     }
-    if (!may_load(model)) continue;
-    CAUSEWAY_DCHECK(model.slice.valid(), "a model that has a place has a slice");
-    enter(model, ModelPhase::kLoading);
-    model.epoch = slice_of(model.slice).epoch;
-    model.no_room_since.reset();
+  }
+  std::sort(placed.begin(), placed.end(), wanted_before);
+  for (Model* model : placed) {
+    if (!may_load(*model)) continue;
+    CAUSEWAY_DCHECK(model->slice.valid(), "a model that has a place has a slice");
+    enter(*model, ModelPhase::kLoading);
+    model->epoch = slice_of(model->slice).epoch;
+    model->no_room_since.reset();
     counters.loads += 1;
-    actions.emplace_back(Load{model.id, model.slice});
+    actions.emplace_back(Load{model->id, model->slice});
     any = true;
   }
   return any;
@@ -143,7 +149,15 @@ std::vector<FleetCore::State::Model*> FleetCore::State::in_motion() {
   return all;
 }
 
-// Those that requests wait for, by the lag of the first; if there are none, those wanted ahead.
+// Those that requests wait for, by the lag of the first, before those that are wanted ahead.
+bool FleetCore::State::wanted_before(const Model* a, const Model* b) {
+  if (a->held.empty() != b->held.empty()) return b->held.empty();
+  if (!a->held.empty()) return std::tuple(a->onset, a->id) < std::tuple(b->onset, b->id);
+  return std::tuple(!a->spec.pinned, -a->spec.rate, a->id) <
+         std::tuple(!b->spec.pinned, -b->spec.rate, b->id);
+}
+
+// In their order; those that are wanted ahead only where no request waits.
 std::vector<FleetCore::State::Model*> FleetCore::State::wanted() {
   std::vector<Model*> asked, ahead;
   if (!any_in(ModelPhase::kQueued, ModelPhase::kWaiting)) return asked;
@@ -151,17 +165,9 @@ std::vector<FleetCore::State::Model*> FleetCore::State::wanted() {
     if (model->phase < ModelPhase::kQueued || model->phase > ModelPhase::kWaiting) continue;
     (model->held.empty() ? ahead : asked).push_back(model);
   }
-  if (asked.empty()) {
-    std::sort(ahead.begin(), ahead.end(), [](const Model* a, const Model* b) {
-      return std::tuple(!a->spec.pinned, -a->spec.rate, a->id) <
-             std::tuple(!b->spec.pinned, -b->spec.rate, b->id);
-    });
-    return ahead;
-  }
-  std::sort(asked.begin(), asked.end(), [](const Model* a, const Model* b) {
-    return std::tuple(a->onset, a->id) < std::tuple(b->onset, b->id);
-  });
-  return asked;
+  std::vector<Model*>& first = asked.empty() ? ahead : asked;
+  std::sort(first.begin(), first.end(), wanted_before);
+  return std::move(first);
 }
 
 // The first that finds no place holds up those behind it.

@@ -238,6 +238,7 @@ class FleetCore::State {
   PlacedModel placed(const Model& model) const;
   FleetView view_ahead() const;
   std::vector<Model*> in_motion();
+  static bool wanted_before(const Model* a, const Model* b);
   std::vector<Model*> wanted();
   Bytes host_reserved();  // by models that stay there or are to come
   // By models that are there, until loads, drops and unloads under way have ended.

@@ -349,6 +349,20 @@ TEST_F(FleetCoreTest, WithoutASliceAllWaitForOneToReturnTheSameTime) {
   EXPECT_EQ(ask(6, 0), "load 0 0");
 }
 
+TEST_F(FleetCoreTest, WhenASliceIsBackTheLongestWaitedForIsLoadedFirst) {
+  places_ = 3;
+  start(3, 1, {.loads_max = 1, .resume_timeout = seconds(60), .return_timeout = seconds(60)});
+  for (int model = 0; model < 3; ++model) serve(model, model);
+  on(SliceLost{SliceId(0)});
+  for (const int model : {1, 2, 0}) {
+    EXPECT_EQ(ask(10 + model, model), "");
+    wait(seconds(1));
+  }
+  EXPECT_EQ(on(SliceReturned{SliceId(0)}), "load 1 0");
+  EXPECT_THAT(loaded(1), HasSubstr("load 2 0"));
+  EXPECT_THAT(loaded(2), HasSubstr("load 0 0"));
+}
+
 TEST_F(FleetCoreTest, WhatCannotGoOnInTimeEnds) {
   start(1, 2, {.resume_timeout = seconds(5)});
   serve(1, 0);
