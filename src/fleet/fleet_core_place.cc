@@ -85,8 +85,8 @@ bool FleetCore::State::finish_drains() {
   return any;
 }
 
-// Placed models are loaded in the order in which they were wanted, as places are given: after a slice
-// was lost most of its models have places at once, and wait for the loader.
+// Placed models are loaded in the order in which places are given: after a slice was lost, most of
+// its models have places at once, and wait for the loader.
 bool FleetCore::State::start_loads() {
   if (!any_in(ModelPhase::kPlaced, ModelPhase::kPlaced)) return false;
   bool any = false;

@@ -48,10 +48,10 @@ KERNEL_LINES_MAX = 250
 COLUMNS_MAX = 100
 MEASUREMENT_WORDS_MAX = 8000  # of all pages together, as `wc -w` counts
 BLOB_BYTES_MAX = 256 * 1024
-# Programs of their own, the server's list of what it takes, and the preload library, whose options
-# are variables.
+# Programs of their own, the server's list of what it takes, the preload library, whose options are
+# variables, and what sets the driver's.
 OPTIONS_EXEMPT = (r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/"
-                  r"|^src/server/api/prepare\.cc$|^src/preload/")
+                  r"|^src/server/api/prepare\.cc$|^src/preload/|^src/device/cuda/cuda_queues\.\w+$")
 # An option, a variable of the environment or a command, in a text.
 OPTION = r'(?:^|[ (])--[a-z][a-z-]+|`causeway |\b(?:CUDA|NVIDIA|CAUSEWAY|LD|OMP)_[A-Z_]+\b'
 # Assertions a function (rooms.py), of the rooms whose state outlives a call. They only rise.

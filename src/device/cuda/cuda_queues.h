@@ -14,8 +14,8 @@ inline constexpr int kCudaQueues = 8;
 inline constexpr int kCudaQueuesOfRelays = 32;
 
 // How many a process wants. `own_links`: no copy passes through another GPU. `devices`: the folder
-// with a file for each GPU that the process may open (`nvidia0`); the driver would tell their number
-// too late, as it reads what it is told when it is initialised.
+// with a file for each GPU that the process may open (`nvidia0`). The driver itself tells their
+// number too late: it reads what it is told when it is initialised.
 int cuda_queues(bool own_links, const std::filesystem::path& devices = "/dev");
 
 // Tells the driver (CUDA_DEVICE_MAX_CONNECTIONS), unless the user did. Before it is initialised.
