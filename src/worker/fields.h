@@ -183,7 +183,7 @@ void fields(V& v, Of<V, Hello>& m) {
 }
 template <typename V>
 void fields(V& v, Of<V, Prepare>& m) {
-  v(m.plan, m.spare);
+  v(m.plan);
 }
 template <typename V>
 void fields(V&, Of<V, Prepared>&) {}

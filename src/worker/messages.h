@@ -25,7 +25,7 @@
 
 namespace causeway::worker {
 
-inline constexpr std::uint32_t kProtocol = 11;
+inline constexpr std::uint32_t kProtocol = 12;
 inline constexpr std::uint64_t kMagic = 0x6b72776361757365;  // the first bytes of no other protocol
 inline constexpr std::int64_t kSlicesMax = 64;               // of a worker
 
@@ -79,7 +79,6 @@ struct Hello {
 // contexts, libraries.
 struct Prepare {
   WorkerPlan plan;
-  bool spare = false;  // Open may come at any time, or never
 };
 // The message carries a descriptor that hangs up at once when the process is killed (witness.h),
 // where the system has such.

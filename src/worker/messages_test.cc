@@ -112,7 +112,6 @@ std::vector<Message> one_of_each() {
   std::vector<Message> messages{
       Hello{.version = "1.2"},
       Prepare{some_plan()},
-      Prepare{some_plan(), true},
       Prepared{},
       Open{},
       Opened{{{5, {mib(3), kib(64)}, {1e9, 2e9, 3e9, gib(1)}}}},

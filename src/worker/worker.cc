@@ -31,7 +31,6 @@ Worker::~Worker() = default;
 
 void Worker::stop() { state_->stop(); }
 int Worker::pid() const { return state_->pid(); }
-int Worker::spare_pid() const { return state_->spare_pid(); }
 std::int64_t Worker::starts() const { return state_->starts(); }
 
 Status WorkerSlice::submit(request::Request request) {

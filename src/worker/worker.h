@@ -50,10 +50,6 @@ struct WorkerOptions {
   // token or lives for a second. There is no pause before the first.
   Nanos pause_min = millis(100);
   Nanos pause_max = seconds(30);
-  // A spare: a second process that is prepared while the first serves, and takes over when that is
-  // lost. On a GPU it costs 0.5 GB of device memory.
-  bool spare = false;
-  Nanos spare_after = seconds(2);  // from when slices are open again until a new spare is started
 };
 
 class Worker;
@@ -121,8 +117,6 @@ class Worker {
   // started.
   int pid() const;
   std::int64_t starts() const;
-  // The spare that is prepared, -1 when there is none.
-  int spare_pid() const;
 
  private:
   std::unique_ptr<State> state_;

@@ -106,7 +106,6 @@ void Worker::State::run() {
                   losses_ > 1 ? fmt::format(" in {:.0f} ms", to_millis(length)) : " at once");
     if (losses_ > 1 && !pause(length)) break;
   }
-  end_spare();
   while (!all_ended(kPoll)) {
   }
 }
@@ -124,7 +123,6 @@ bool Worker::State::pause(Nanos length) {
 Error Worker::State::serve() {
   Nanos heard = clock_.now();
   while (true) {
-    tend_spare();
     const Nanos wait = std::min(heard + options_.silence_max - clock_.now(), kPoll);
     auto received = channel_->receive(wait);
     if (!received.ok()) return received.error();

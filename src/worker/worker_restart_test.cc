@@ -80,21 +80,6 @@ class WorkerRestartTest : public testing::WorkerFixture {
     ASSERT_TRUE(sink_.wait_for_ends(ends + 1));
     EXPECT_EQ(sink_.of(RequestId(next_)).tokens.size(), 8u);
   }
-  WorkerOptions spared(int prepare_ms) const {
-    WorkerOptions options = slow(prepare_ms, 0);
-    options.spare = true;
-    options.spare_after = millis(10);
-    return options;
-  }
-  // Until a spare is prepared that is not `other`: its process.
-  int spare_of(const Worker& worker, int other = -1) {
-    EXPECT_TRUE(wait_until([&] { return worker.spare_pid() > 0 && worker.spare_pid() != other; }));
-    return worker.spare_pid();
-  }
-  void pass(Nanos time) {
-    const Nanos until = clock_.now() + time;
-    ASSERT_TRUE(wait_until([&] { return clock_.now() > until; }));
-  }
   std::int64_t next_ = 0;
 };
 
@@ -107,7 +92,9 @@ TEST_F(WorkerRestartTest, TheNewProcessIsPreparedBesideTheEndOfTheOldOne) {
   ASSERT_TRUE(send(*worker, SIGKILL));
   const int fresh = started(*worker, 2);
   ASSERT_TRUE(wait_until([&] { return marked("prepared", fresh); }));
-  pass(millis(300));  // it has no slices while the old one may have memory
+  // It has no slices while the old one may have memory.
+  const Nanos until = clock_.now() + millis(300);
+  ASSERT_TRUE(wait_until([&] { return clock_.now() > until; }));
   EXPECT_FALSE(gone(old));
   EXPECT_FALSE(marked("opens", fresh));
   EXPECT_FALSE(slice(*worker).returned());
@@ -246,100 +233,6 @@ TEST_F(WorkerRestartTest, ADeathIsNoticedBeforeTheSocketIsClosed) {
   ASSERT_TRUE(serves_again(*worker));
   EXPECT_LT(clock_.now() - killed, millis(kSocketMs / 2));
   serves(*worker);
-}
-
-TEST_F(WorkerRestartTest, ASpareTakesOver) {
-  constexpr int kPrepareMs = 1500;
-  const auto worker = start(spared(kPrepareMs));
-  serves(*worker);
-  int last = -1;
-  for (int loss = 1; loss <= 2; ++loss) {
-    const int spare = spare_of(*worker, last);
-    EXPECT_FALSE(marked("opens", spare));
-    const Nanos killed = clock_.now();
-    ASSERT_TRUE(send(*worker, SIGKILL));
-    ASSERT_TRUE(serves_again(*worker));
-    EXPECT_LT(clock_.now() - killed, millis(kPrepareMs));
-    EXPECT_EQ(worker->pid(), spare);
-    EXPECT_EQ(worker->starts(), 1 + loss);
-    serves(*worker);
-    last = spare;
-  }
-}
-
-TEST_F(WorkerRestartTest, ASpareOpensNoSlicesBeforeTheOldOneHasEnded) {
-  const auto worker = start(spared(0));
-  const int old = started(*worker, 1);
-  const int spare = spare_of(*worker);
-  HeldEnd held(old);
-  if (!held.holds()) GTEST_SKIP() << kNeedsTracing;
-  ASSERT_TRUE(send(*worker, SIGKILL));
-  ASSERT_EQ(started(*worker, 2), spare);
-  pass(millis(300));
-  EXPECT_FALSE(gone(old));
-  EXPECT_FALSE(marked("opens", spare));
-  EXPECT_EQ(worker->spare_pid(), -1);  // there is no other while the first is needed
-  held.let_go();
-  ASSERT_TRUE(serves_again(*worker));
-  EXPECT_TRUE(marked("opens", spare));
-  serves(*worker);
-}
-
-TEST_F(WorkerRestartTest, ASpareThatIsNotPreparedYetGoesOn) {
-  constexpr int kPrepareMs = 2000;
-  const auto worker = start(spared(kPrepareMs));
-  pass(millis(kPrepareMs / 2));  // half of what the spare takes, which begins at once
-  const Nanos killed = clock_.now();
-  ASSERT_TRUE(send(*worker, SIGKILL));
-  ASSERT_TRUE(serves_again(*worker));
-  EXPECT_LT(clock_.now() - killed, millis(kPrepareMs));
-  EXPECT_EQ(worker->starts(), 2);
-  serves(*worker);
-}
-
-TEST_F(WorkerRestartTest, ALostSpareIsReplacedAndNothingElseHappens) {
-  const auto worker = start(spared(0));
-  const int serving = started(*worker, 1);
-  const int spare = spare_of(*worker);
-  ASSERT_EQ(::kill(spare, SIGKILL), 0);
-  const int other = spare_of(*worker, spare);
-  EXPECT_TRUE(wait_until([&] { return gone(spare); }));
-  EXPECT_EQ(worker->pid(), serving);
-  EXPECT_EQ(worker->starts(), 1);
-  serves(*worker);
-  ASSERT_TRUE(send(*worker, SIGKILL));
-  ASSERT_TRUE(serves_again(*worker));
-  EXPECT_EQ(worker->pid(), other);
-}
-
-TEST_F(WorkerRestartTest, OneIsStartedWhenTheSpareIsLostWithTheWorker) {
-  const auto worker = start(spared(0));
-  const int spare = spare_of(*worker);
-  ASSERT_EQ(::kill(spare, SIGKILL), 0);
-  ASSERT_TRUE(send(*worker, SIGKILL));
-  ASSERT_TRUE(serves_again(*worker));
-  EXPECT_NE(worker->pid(), spare);
-  serves(*worker);
-}
-
-TEST_F(WorkerRestartTest, ASpareWaitsLongerThanAnotherMay) {
-  constexpr int kOpenWaitMs = 200;
-  WorkerOptions options = spared(0);
-  options.command.insert(options.command.end(), {"--open-wait-ms", std::to_string(kOpenWaitMs)});
-  const auto worker = start(options);
-  const int spare = spare_of(*worker);
-  pass(millis(3 * kOpenWaitMs));
-  ASSERT_TRUE(send(*worker, SIGKILL));
-  ASSERT_TRUE(serves_again(*worker));
-  EXPECT_EQ(worker->pid(), spare);
-}
-
-TEST_F(WorkerRestartTest, StoppingEndsTheSpare) {
-  const auto worker = start(spared(0));
-  const int spare = spare_of(*worker);
-  worker->stop();
-  EXPECT_TRUE(gone(spare));
-  EXPECT_EQ(worker->spare_pid(), -1);
 }
 
 // The time of which a GPU's worker needs more: what the host's part of it takes.

@@ -32,8 +32,8 @@ Status greet(Channel& channel, const WorkerServerOptions& options, const Clock& 
   return check_hello(*theirs, ours);
 }
 
-Result<Prepare> await_plan(Channel& channel, const WorkerServerOptions& options,
-                           const Clock& clock) {
+Result<WorkerPlan> await_plan(Channel& channel, const WorkerServerOptions& options,
+                              const Clock& clock) {
   CAUSEWAY_ASSIGN(auto second, await_message(channel, options.hello_max, clock));
   Prepare* const prepare = std::get_if<Prepare>(&second.first);
   if (prepare == nullptr) return corrupt("the supervisor does not say what to open");
@@ -42,19 +42,13 @@ Result<Prepare> await_plan(Channel& channel, const WorkerServerOptions& options,
     return invalid_argument("a worker has 1 to " + std::to_string(kSlicesMax) + " slices, not " +
                             std::to_string(count));
   }
-  return std::move(*prepare);
+  return std::move(prepare->plan);
 }
 
-// A spare's wait ends with the connection.
-Status await_open(Channel& channel, bool spare, const WorkerServerOptions& options,
-                  const Clock& clock) {
-  while (true) {
-    const auto third = await_message(channel, options.open_wait_max, clock);
-    if (!third.ok() && spare && third.error().code == ErrorCode::kDeadlineExceeded) continue;
-    if (!third.ok()) return third.error();
-    if (std::holds_alternative<Open>(third->first)) return {};
-    return corrupt("the supervisor does not say when to open slices");
-  }
+Status await_open(Channel& channel, const WorkerServerOptions& options, const Clock& clock) {
+  CAUSEWAY_ASSIGN(const auto third, await_message(channel, options.open_wait_max, clock));
+  if (std::holds_alternative<Open>(third.first)) return {};
+  return corrupt("the supervisor does not say when to open slices");
 }
 
 Status tell(Channel& channel, Status failed) {
@@ -77,11 +71,10 @@ Status serve_worker(weights::FileDescriptor socket, const WorkerServerOptions& o
   if (!witness.ok()) spdlog::debug("worker: {}", witness.error().message);
   CAUSEWAY_ASSIGN(const auto channel, Channel::open(std::move(socket)));
   CAUSEWAY_TRY(greet(*channel, options, clock));
-  CAUSEWAY_ASSIGN(const Prepare prepare, await_plan(*channel, options, clock));
-  const WorkerPlan& plan = prepare.plan;
+  CAUSEWAY_ASSIGN(const WorkerPlan plan, await_plan(*channel, options, clock));
   HostedSlices slices(*channel, options, clock);
   CAUSEWAY_TRY(tell(*channel, slices.prepare(plan, opener, witness.ok() ? (*witness)->end() : -1)));
-  CAUSEWAY_TRY(await_open(*channel, prepare.spare, options, clock));
+  CAUSEWAY_TRY(await_open(*channel, options, clock));
   CAUSEWAY_TRY(tell(*channel, slices.open(plan, opener)));
   leave(slices.serve());
 }

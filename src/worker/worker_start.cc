@@ -1,10 +1,12 @@
 // The start of a worker's process, beside the end of the one before it: started, greeted, prepared;
 // and opened, when no other has memory any more.
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/log.h"
-#include "worker/new_process.h"
 #include "worker/worker_state.h"
 
 namespace causeway::worker {
@@ -17,14 +19,23 @@ Error deadline(std::string message) { return {ErrorCode::kDeadlineExceeded, std:
 
 Error shutting_down() { return {ErrorCode::kCancelled, "the server is shutting down"}; }
 
+Result<std::pair<weights::FileDescriptor, weights::FileDescriptor>> connected_pair() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return io_error("connecting to a worker", errno);
+  }
+  return std::pair(weights::FileDescriptor(ends[0]), weights::FileDescriptor(ends[1]));
+}
+
 }  // namespace
 
 Status Worker::State::connect() {
   parts_.starts += 1;
   const Nanos began = clock_.now();
-  CAUSEWAY_ASSIGN(const auto next, next_process());
-  child_ = next->take_child();
-  auto channel = next->take_channel();
+  CAUSEWAY_ASSIGN(auto ends, connected_pair());
+  CAUSEWAY_ASSIGN(auto channel, Channel::open(std::move(ends.first)));
+  CAUSEWAY_ASSIGN(child_, Child::start(options_.command, ends.second.get(), options_.environment));
+  ends.second = weights::FileDescriptor();  // or its end would not be seen
   Channel& connected = *channel;
   answered_ = false;
   {
@@ -34,36 +45,18 @@ Status Worker::State::connect() {
     pid_ = child_.pid();
     hangs_.clear();
   }
-  CAUSEWAY_TRY(prepare(*next));
+  CAUSEWAY_TRY(greet(connected));
+  const Nanos greeted = clock_.now();
+  CAUSEWAY_TRY(prepare(connected));
   const Nanos prepared = clock_.now();
-  CAUSEWAY_TRY(await_ends(*next));
+  CAUSEWAY_TRY(await_ends(connected));
   const Nanos ended = clock_.now();
   CAUSEWAY_TRY(open(connected));
-  // Of a spare that was prepared before, both are nothing.
-  parts_.hello = next->spare() ? Nanos(0) : next->hello();
-  parts_.prepare = prepared - began - parts_.hello;
+  parts_.hello = greeted - began;
+  parts_.prepare = prepared - greeted;
   parts_.wait = ended - prepared;
   parts_.open = clock_.now() - ended;
-  if (lost_at_) spare_look_ = clock_.now() + options_.spare_after;
   tell_restarted();
-  return {};
-}
-
-// The end of the old process is noticed when it comes.
-Status Worker::State::prepare(NewProcess& process) {
-  while (!process.prepared()) {
-    if (stopping()) return shutting_down();
-    CAUSEWAY_TRY(process.advance(all_ended(Nanos(0)) ? kStartPoll : kStartLook));
-  }
-  return {};
-}
-
-// The new process says nothing meanwhile, and may die.
-Status Worker::State::await_ends(NewProcess& process) {
-  while (!all_ended(Nanos(0))) {
-    if (stopping()) return shutting_down();
-    CAUSEWAY_TRY(process.advance(kStartLook));
-  }
   return {};
 }
 
@@ -75,10 +68,43 @@ Result<Message> Worker::State::await(Channel& channel, Nanos timeout) {
     if (left <= Nanos(0)) {
       return deadline("it said nothing for " + std::to_string(timeout / seconds(1)) + " s");
     }
-    CAUSEWAY_ASSIGN(const auto received, channel.receive(std::min(left, kStartPoll)));
-    if (received) return decode(received->message);
+    // The end of the old process is noticed when it comes.
+    const Nanos look = all_ended(Nanos(0)) ? kStartPoll : kStartLook;
+    CAUSEWAY_ASSIGN(auto received, channel.receive(std::min(left, look)));
+    if (!received) continue;
+    CAUSEWAY_ASSIGN(Message message, decode(received->message));
+    // Its death is noticed at once, by what it hands over when it is prepared.
+    if (std::holds_alternative<Prepared>(message)) channel.watch(std::move(received->descriptor));
+    return message;
   }
   return shutting_down();
+}
+
+Status Worker::State::greet(Channel& channel) {
+  const Hello ours{.version = options_.version};
+  CAUSEWAY_TRY(channel.send(encode(ours)));
+  CAUSEWAY_ASSIGN(const Message hello, await(channel, options_.hello_max));
+  const Hello* const theirs = std::get_if<Hello>(&hello);
+  if (theirs == nullptr) return corrupt("its first message is not its version");
+  return check_hello(*theirs, ours);
+}
+
+Status Worker::State::prepare(Channel& channel) {
+  CAUSEWAY_TRY(channel.send(encode(Prepare{options_.plan})));
+  CAUSEWAY_ASSIGN(const Message answer, await(channel, options_.prepare_max));
+  if (const auto* failed = std::get_if<Failed>(&answer)) return failed->error;
+  if (std::holds_alternative<Prepared>(answer)) return {};
+  return corrupt("it does not say that it is prepared");
+}
+
+// The new process says nothing meanwhile, and may die.
+Status Worker::State::await_ends(Channel& channel) {
+  while (!all_ended(Nanos(0))) {
+    if (stopping()) return shutting_down();
+    CAUSEWAY_ASSIGN(const auto received, channel.receive(kStartLook));
+    if (received) return corrupt("it speaks before it is asked to open slices");
+  }
+  return {};
 }
 
 Status Worker::State::open(Channel& channel) {

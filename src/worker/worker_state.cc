@@ -221,11 +221,6 @@ int Worker::State::pid() const {
   return pid_;
 }
 
-int Worker::State::spare_pid() const {
-  const std::scoped_lock lock(mutex_);
-  return spare_pid_;
-}
-
 std::int64_t Worker::State::starts() const {
   const std::scoped_lock lock(mutex_);
   return starts_;

@@ -15,7 +15,6 @@
 #include "weights/model_pool.h"
 #include "worker/channel.h"
 #include "worker/child.h"
-#include "worker/new_process.h"
 #include "worker/restart.h"
 #include "worker/worker.h"
 
@@ -44,7 +43,6 @@ class Worker::State {
   std::vector<RequestId> suspects(std::int32_t slice) const;
   Opened::Slice opened(std::int32_t slice) const;
   int pid() const;
-  int spare_pid() const;
   std::int64_t starts() const;
 
  private:
@@ -106,21 +104,15 @@ class Worker::State {
   void run();
   // Starts a process and waits until it serves; defined in worker_start.cc.
   Status connect();
-  Status prepare(NewProcess& process);
-  Status await_ends(NewProcess& process);
+  Status greet(Channel& channel);
+  Status prepare(Channel& channel);
+  Status await_ends(Channel& channel);
   Status open(Channel& channel);
   Result<Message> await(Channel& channel, Nanos timeout);
   // Waits until every killed process has ended or been given up, for `timeout` at most.
   bool all_ended(Nanos timeout);
   void tell_restarted();
   void tell_attached();
-  // The spare that there is, or a process that is started now; defined in worker_spare.cc with what
-  // follows.
-  Result<std::unique_ptr<NewProcess>> next_process();
-  // Starts a spare if there is none, and looks what it says. Does not wait.
-  void tend_spare();
-  void lose_spare(const Error& why);
-  void end_spare();
   Error serve();
   Status handle(Message message);
   Status take(Outputs outputs);
@@ -143,7 +135,7 @@ class Worker::State {
   slice::ModelHome& home_;
   const Clock& clock_;
   engine::OutputSink& sink_;
-  // Used by the thread, and by start() before it runs.
+  // Used by the thread.
   Child child_;
   std::vector<Ending> ending_;
   bool answered_ = false;         // this process has produced a token
@@ -151,9 +143,6 @@ class Worker::State {
   std::optional<Nanos> lost_at_;  // when a serving process was lost, until one serves again
   std::optional<Nanos> reopened_at_ = {};  // when slices were open again, until a model is attached
   RestartParts parts_;                     // of the start after the last loss
-  std::unique_ptr<NewProcess> spare_;      // null: there is none now
-  Nanos spare_look_;                       // when it is looked at, or one is started
-  std::int64_t spare_losses_ = 0;          // in a row, of spares that did not live for a second
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -163,7 +152,6 @@ class Worker::State {
   bool stopping_ = false;
   std::int64_t starts_ = 0;
   int pid_ = -1;
-  int spare_pid_ = -1;  // of a spare that is prepared
   std::int64_t calls_ = 0;
   std::map<std::int64_t, std::optional<Answer>> answers_;  // by call that waits for its answer
   std::string hangs_;  // why the process hangs, as a waiting caller found

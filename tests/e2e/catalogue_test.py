@@ -259,7 +259,6 @@ class Catalogue(ModelsFolder):
              r"--switching: weights are read where they are.*--weights-memory-bytes"),
             ((*one, *TINY_MEMORY, *TWO_CACHED, "--switching", "reload", "--isolate"), 2,
              r"--switching: worker processes bring layers"),
-            ((*one, *TINY_MEMORY, "--spare-workers"), 2, r"--spare-workers: .*--isolate"),
             # MIG instances are in worker processes, unasked.
             ((*one, *TINY_MEMORY, *TWO_CACHED, "--switching", "reload", "--slices", "MIG-8f3c"), 2,
              r"--switching: worker processes bring layers.*MIG instances"),

@@ -45,7 +45,7 @@ AGAIN_MS = 2000  # wanted, beside the first model's registration and arrival
 
 
 class Killer:
-    """Kills the server's only serving worker so often, while the replay of so many seconds runs."""
+    """Kills the server's only worker so often, while the replay of so many seconds runs."""
 
     def __init__(self, server, kills, seconds):
         self.server, self.kills, self.pause = server, kills, seconds / (kills + 1)
@@ -66,18 +66,12 @@ class Killer:
         for _ in range(self.kills):
             if self.ended.wait(self.pause):
                 return
-            workers = self.server.workers()
-            if workers:
-                os.kill(min(workers, key=started), signal.SIGKILL)
+            for worker in self.server.workers():
+                os.kill(worker, signal.SIGKILL)
 
     def ready(self):
         models = self.server.request("/v1/models")[1]["data"]
         return all(model["status"] == "ready" for model in models)
-
-
-def started(process):
-    """When, in the system's ticks. A spare is started later than the worker that serves."""
-    return int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[19])
 
 
 def asked(arguments):
@@ -171,8 +165,7 @@ def baseline(rows):
 def restarts(arguments, folder):
     """Of a worker that is killed: what its log lines say, the median and the worst."""
     kv_host = KILLED_KV[1 if arguments.tiny else 0]
-    spare = ("--spare-workers",) if arguments.spare else ()
-    report, log = replay(arguments, folder, "all", (*KILLED, kv_host, *spare), arguments.kills)
+    report, log = replay(arguments, folder, "all", (*KILLED, kv_host), arguments.kills)
     if arguments.keep:
         (arguments.keep / "killed.log").write_text("".join(log), encoding="utf-8")
     seen = report["all"]
@@ -211,7 +204,6 @@ def main():
     parser.add_argument("--baseline", metavar="OPTIONS", action="append", default=[],
                         help="of the server, with the first of the slices; may be repeated")
     parser.add_argument("--kills", type=int, default=0, help="of a worker, in a replay of its own")
-    parser.add_argument("--spare", action="store_true", help="with a spare beside that worker")
     parser.add_argument("--rate", type=float, default=20)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--json", type=Path, required=True)

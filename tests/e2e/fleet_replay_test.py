@@ -21,7 +21,7 @@ class FleetReplay(unittest.TestCase):
             done = subprocess.run(
                 [sys.executable, SCRIPT, "--models", "5", "--tiny", "--slices", "all", "2x1",
                  "--baseline", BASELINE, "--seconds", "2", "--rate", "10", "--kills", "2",
-                 "--spare", "--json", report],
+                 "--json", report],
                 capture_output=True, text=True, timeout=200, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             rows = {row["what"]: row for row in json.loads(report.read_text())["rows"]}

@@ -74,7 +74,6 @@ struct ServeOptions {
   std::string slices = "all";
   double resize_interval_seconds = 60;
   bool isolate = false;
-  bool spare_workers = false;
   fleet::PlacementKind placement = fleet::PlacementKind::kBandwidth;
   slice::Switching switching = slice::Switching::kLayers;
   double gpu_memory_utilization = 0.9;
@@ -274,7 +273,6 @@ class Serve final : public Command {
         .instances = gpus.instances,
         .gpu = gpus.gpu,
         .isolate = set_.isolate,
-        .spare_workers = set_.spare_workers,
         .memory_utilization = set_.gpu_memory_utilization,
         .kv = set_.device == "cuda" ? Bytes(static_cast<std::int64_t>(set_.kv_bytes)) : kv_on_cpu(),
         .kv_frame = kv_frame(),
@@ -373,10 +371,6 @@ class Serve final : public Command {
     app.add_flag("--isolate", set_.isolate,
                  "run the slices of each GPU in a worker process, which is started again when it "
                  "dies or hangs; MIG instances always are")
-        .group("Memory");
-    app.add_flag("--spare-workers", set_.spare_workers,
-                 "keep a prepared process beside each worker, which takes over when that is lost: "
-                 "on an H200 it serves again a third sooner, for 0.5 GB of GPU memory")
         .group("Memory");
     app.add_option("--placement", placement_,
                    "how the slice for a model without requests is chosen: bandwidth, random, "
@@ -592,10 +586,6 @@ class Serve final : public Command {
     CAUSEWAY_ASSIGN(set_.experts, weights::parse_expert_policy(experts_policy_));
     CAUSEWAY_ASSIGN(set_.placement, fleet::find_placement(placement_));
     CAUSEWAY_TRY(check_switching());
-    if (set_.spare_workers && !set_.isolate) {
-      return invalid_argument(
-          "--spare-workers: this process has the slices; add --isolate, or name MIG instances");
-    }
     for (const std::uint64_t bytes :
          {set_.pool_bytes, set_.weights_bytes, set_.ring_bytes, set_.kv_bytes, set_.kv_frame_bytes,
           set_.kv_host_bytes, set_.response_bytes}) {

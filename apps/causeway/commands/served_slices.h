@@ -29,7 +29,6 @@ struct ServedSlicesOptions {
   std::vector<topology::ChosenInstance> instances = {};
   int gpu = 0;           // of which this speaks that names none
   bool isolate = false;  // a worker process for each GPU that has slices
-  bool spare_workers = false;  // with a prepared process beside each
   double memory_utilization = 0.9;
   Bytes kv = {};
   Bytes kv_frame = {};

@@ -142,7 +142,6 @@ Result<std::unique_ptr<ServedSlices>> open_slices_of_workers(
     worker.command = {program, "worker", "--worker-socket", "3"};
     worker.name = fmt::format("{} {}", cuda ? "GPU" : "device", gpu);
     worker.version = version();
-    worker.spare = options.spare_workers;
     worker.plan.backend = cuda ? worker::Backend::kCuda : worker::Backend::kHost;
     worker.plan.gpu = gpu;
     if (!options.instances.empty()) {

@@ -1,7 +1,6 @@
 // A worker's process for tests:
 //   worker_child --worker-socket FD [--version TEXT] [--misbehave KIND]
-//                [--prepare-ms N] [--open-wait-ms N] [--open-ms N] [--marks FOLDER]
-//                [--link BYTES_PER_SECOND]
+//                [--prepare-ms N] [--open-ms N] [--marks FOLDER] [--link BYTES_PER_SECOND]
 //                [--socket-ms N: so long another process keeps its end of the socket open]
 // or what holds back the end of another process, as a driver may: once that was killed, waitpid
 // does not give it to its parent before this one has ended, with its socket:
@@ -137,11 +136,9 @@ Status keep_socket(int milliseconds) {
 }
 
 Status run(int argc, char** argv) {
-  Options options{{"--version", "test"}, {"--worker-socket", ""},
-                  {"--misbehave", ""},   {"--prepare-ms", "0"},
-                  {"--open-ms", "0"},    {"--marks", ""},
-                  {"--hold", ""},        {"--link", "0"},
-                  {"--socket-ms", "0"},  {"--open-wait-ms", "120000"}};
+  Options options{{"--version", "test"}, {"--worker-socket", ""}, {"--misbehave", ""},
+                  {"--prepare-ms", "0"}, {"--open-ms", "0"},      {"--marks", ""},
+                  {"--hold", ""},        {"--link", "0"},         {"--socket-ms", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   weights::FileDescriptor socket(std::atoi(options["--worker-socket"].c_str()));
   if (!options["--hold"].empty()) return hold(std::atoi(options["--hold"].c_str()), socket.get());
@@ -155,9 +152,7 @@ Status run(int argc, char** argv) {
   }
   const RealClock clock;
   SlowOpener opener(options);
-  WorkerServerOptions serving{.version = options["--version"]};
-  serving.open_wait_max = millis(std::atoi(options["--open-wait-ms"].c_str()));
-  return serve_worker(std::move(socket), serving, opener, clock);
+  return serve_worker(std::move(socket), {.version = options["--version"]}, opener, clock);
 }
 
 }  // namespace
