@@ -11,12 +11,12 @@
 namespace causeway::fleet {
 namespace {
 
-// Of a placement that meets all limits: when the first token comes, whether others are served
+// Rank of a placement that meets all limits: when the first token comes, whether others are served
 // there, whether it is elsewhere than before, excess, models there.
 using Gentle = std::tuple<double, bool, bool, double, std::int64_t, SliceId>;
-// Of one for which others give way: before that, what bringing these back costs.
+// Rank of one for which models leave: what bringing these back costs, first token, excess, models.
 using Dearness = std::tuple<BackCost, double, double, std::int64_t, SliceId>;
-// Of one by best effort.
+// Rank of one by best effort: excess, and what bringing back those that leave costs.
 using Effort = std::tuple<double, BackCost, SliceId>;
 
 // Goes down the tree to where `bound` is smallest, and leaves out what it says cannot be better

@@ -415,7 +415,7 @@ void LocalFleet::State::note_effort(ModelId model, const Route& route) {
       entry.name, route.slice.value, to_millis(route.predicted_tpot), to_millis(entry.slo.tpot));
 }
 
-// An error: the slice has not taken it, and it has ended. Of a slice that is lost the core is about
+// An error: the slice has not taken it, and it has ended. If the slice is lost the core is about
 // to hear, and the request goes on.
 Status LocalFleet::State::give(SliceId to, request::Request request, bool again) {
   const RequestId id = request.id;
@@ -568,7 +568,7 @@ LocalFleet::State::Outputs LocalFleet::State::hear() {
   return outputs;
 }
 
-// Of one slice that is lost, once, or that is back: its models are served by others meanwhile. The
+// The event of one slice that is lost, once, or is back: others serve its models meanwhile. The
 // last one is lost with the server, unless it comes back.
 std::optional<Event> LocalFleet::State::slice_news() {
   for (std::size_t i = 0; i < slices_.size(); ++i) {

@@ -146,7 +146,7 @@ void LatencyRecorder::record_gap(Life& life, const Arrival& arrival, LatencyRepo
   life.late_gaps += !met;
 }
 
-// Of the part as a whole: a step gives a request one token.
+// Records the part as a whole: a step gives a request one token.
 void LatencyRecorder::record_tokens(const Part& part, Life& life, Tally& tally) const {
   if (part.tokens == 0) return;
   LatencyReport& report = report_of(part.request, tally);

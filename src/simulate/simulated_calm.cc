@@ -132,7 +132,7 @@ void SimulatedExecutor::repeat_turns(std::span<const Nanos> ends, Nanos next_end
   CAUSEWAY_CHECK(turns > 0 && resident_.size() == 2 && stream_.size() == 2, "no turns to repeat");
   const StepId first_id(resident_.front()->batch.step.value + steps);
   const StepId second_id(resident_.back()->batch.step.value + steps);
-  // Of the two steps that a turn submits, the first is behind one of its own model.
+  // The first of the two steps that a turn submits is behind one of its own model.
   counters_.tokens_pending += (turns + 1) / 2 * std::ssize(resident_.back()->batch.tokens) +
                               turns / 2 * std::ssize(resident_.front()->batch.tokens);
   if (turns % 2 != 0) std::swap(resident_.front(), resident_.back());

@@ -354,7 +354,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
     double hbm_bytes = 0;   // of the whole step
     bool by_alpha = false;  // another α would move other bytes
   };
-  // Of those groups that are on their way `missing` is read at home, beside what always is.
+  // `missing` of the groups that are on their way is read at home, beside what always is.
   HomeStep home_step(const Step& step, Nanos at, Bytes missing) const;
   // The better of waiting and of reading at home.
   HomeStep run_at_home(Step& step, Nanos at);

@@ -57,7 +57,7 @@ class SimulatedSlice {
   // copies of weights, need not be simulated one by one. next_event() is then the first event that
   // must be. Call it after start().
   void look_ahead();
-  // The steps that were passed and ended before now. Of turns these are whole ones: a step may be
+  // The steps that were passed and ended before now. Turns among them are whole: a step may be
   // left that ended before now, and is the next event. catch_up() must be called before anything
   // else is asked of the slice, and its result holds until something is.
   struct Passed {

@@ -129,7 +129,7 @@ Question any_question(Random& random) {
           kPrompts[static_cast<std::size_t>(random.below(std::size(kPrompts)))]};
 }
 
-// Of all questions, when every model is cached.
+// The answers to all questions when every model is cached.
 Answers undisturbed(Memory& memory, bool large) {
   Serving serving(memory, large, kModels);
   return serving.all_answers();

@@ -59,7 +59,7 @@ class Wanted {
   std::vector<double*> gets_;
 };
 
-// Of what is wanted, that which the least does not cover: it covers the most urgent.
+// The part of what is wanted that the least does not cover: it covers the most urgent.
 double beyond(double wanted, double& least_left) {
   CAUSEWAY_DCHECK(wanted >= 0 && least_left >= 0, "a rate is wanted of a link");
   const double covered = std::min(wanted, least_left);

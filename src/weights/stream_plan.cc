@@ -156,7 +156,7 @@ std::int64_t Parting::distance_of(std::size_t index) const {
       distance = std::min(distance, own - last_user(place - ring_));
       continue;
     }
-    // Of the pass before: the last place that had the same extent of the ring.
+    // In the pass before: the last place that had the same extent of the ring.
     const std::int64_t before = place + (places - 1 - place) / ring_ * ring_;
     distance = std::min(distance, own + groups - last_user(before));
   }

@@ -39,7 +39,7 @@ Status Worker::State::connect() {
   CAUSEWAY_TRY(await_ends(*next));
   const Nanos ended = clock_.now();
   CAUSEWAY_TRY(open(connected));
-  // Of a spare that was prepared before, both are nothing.
+  // For a spare that was prepared before, both are nothing.
   parts_.hello = next->spare() ? Nanos(0) : next->hello();
   parts_.prepare = prepared - began - parts_.hello;
   parts_.wait = ended - prepared;

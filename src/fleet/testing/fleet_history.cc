@@ -144,7 +144,7 @@ void History::cancel() {
   tell(RequestCancelled{at->first});
 }
 
-// Of those that run.
+// Ends one of the requests that run.
 void History::end_one() {
   std::vector<RequestId> running;
   for (const auto& [id, asked] : requests_) {

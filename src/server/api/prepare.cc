@@ -334,7 +334,7 @@ void set_sampling(const GenerationRequest& asked, const fleet::CatalogueEntry& m
   out.prompt_logprobs = asked.prompt_top();
 }
 
-// Of the tools whose schema a grammar will keep to.
+// Checks the schemas of tools that a grammar will keep to.
 MaybeError check_schemas(const GenerationRequest& asked) {
   const auto& tools = asked.chat->tools;
   for (std::size_t i = 0; i < tools.size(); ++i) {
