@@ -107,7 +107,7 @@ void FleetSimulation::lose(const SliceLoss& loss) {
   place.back_at = loss.back ? now + *loss.back : kNever;
   engine::EngineCore& core = slices_.ask(index).core();
   core.lose("simulated: the slice died");
-  place.suspects = core.struck();
+  place.suspects = core.suspects();
   std::vector<request::Output> outputs = core.take_outputs();
   close(place, index);
   for (request::Output& output : outputs) {

@@ -241,7 +241,7 @@ void FleetDraw::draw_workload(DrawnFleet& drawn) {
   }
 }
 
-// Some slices are struck again and again.
+// Some slices are lost again and again.
 FleetFault FleetDraw::loss(const DrawnFleet& drawn, Nanos at) {
   SliceLoss loss;
   loss.slice = random_.chance(0.5) ? 0 : random_.below(drawn.options.machines * parts_most_);
