@@ -61,6 +61,8 @@ ASSERTION_FLOORS = {"kv": 0.85, "schedule": 0.55, "engine": 0.50, "transfer": 0.
 # not never: this only falls.
 RIDDLES = r"\b(?:nobody|whoever|whom(?:ever)?|who|somebody|everybody|anybody)\b"
 RIDDLES_MAX = {"model": 2, "text": 1}  # a model's first text; a sentence about people
+# Where no comment may begin with "Of", which leaves its subject to the code below it.
+NO_FRAGMENTS = ("src", "tests")
 
 
 def layers(tree):
@@ -221,6 +223,17 @@ def riddles(tree):
             word = re.search(r"\b(?:nobody|whoever)\b(?!\")", line, re.I)
             if word:
                 yield Finding(path, number, "words", f"`{word.group(0)}`: name the subject")
+
+
+def fragments(tree):
+    """A comment begins with its subject: "Of a step: …" can only be read with the code beside it."""
+    for source in tree.sources:
+        if source.path.parts[0] not in NO_FRAGMENTS:
+            continue
+        for literal in source.words():
+            if re.match(r"(?://|/\*)\W*Of\b", literal.group(0)):
+                line = source.text.count("\n", 0, literal.start()) + 1
+                yield Finding(source.path, line, "fragments", "begin with the subject, not with `Of`")
 
 
 def columns(tree):
@@ -415,7 +428,7 @@ def conformance(tree):
 
 
 RULES = [layers, links_of_rooms, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
-         assertion_floors, options_in_libraries, riddles, columns,
+         assertion_floors, options_in_libraries, riddles, fragments, columns,
          prose_columns, measurement_words, links, architecture, numbered_decisions,
          planted_bugs, unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]
