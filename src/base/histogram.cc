@@ -29,7 +29,7 @@ std::int64_t upper_of(std::size_t bucket) {
 }  // namespace
 
 void Histogram::record(std::int64_t value, std::int64_t times) {
-  CAUSEWAY_CHECK(times >= 0, "a histogram cannot forget values");
+  CAUSEWAY_CHECK(times >= 0, "a histogram is to forget values");
   if (times == 0) return;
   value = std::max<std::int64_t>(value, 0);
   const std::size_t bucket = bucket_of(value);

@@ -246,7 +246,8 @@ std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
   if (!outputs.empty() || !awaiting_masks.empty() || stranded_until || !streamed.empty()) {
     return std::nullopt;
   }
-  CAUSEWAY_DCHECK(std::is_sorted(ends.begin(), ends.end()), "copies end one after the other");
+  CAUSEWAY_DCHECK(std::is_sorted(ends.begin(), ends.end()),
+                  "copies do not end one after the other");
   const std::int64_t calm = cache->residency().calm_arrivals();
   if (calm == 0 || calm >= std::ssize(ends)) return std::nullopt;
   const std::span<const Nanos> looked_at = ends.first(static_cast<std::size_t>(calm + 1));
@@ -274,7 +275,7 @@ bool EngineCore::State::has_room_alone(const Alone& alone) const {
   if (alone.prompt > scheduler.prompt_tokens_max()) return false;
   const std::int64_t block = models.at(alone.model).facts.tokens_per_block.count;
   const std::int64_t computed = (alone.prompt + alone.output).count - 1;
-  CAUSEWAY_DCHECK(block > 0 && computed > 0, "a request has a prompt and an answer");
+  CAUSEWAY_DCHECK(block > 0 && computed > 0, "a request without a prompt or an answer");
   return (computed + block - 1) / block <= kv.counts().available();
 }
 
@@ -429,7 +430,8 @@ void EngineCore::run_calm_rounds(std::span<const Nanos> ends, Nanos busy,
                                  const SampledTokens& sampled) {
   State& state = *state_;
   const std::int64_t rounds = std::ssize(ends) / 2;
-  CAUSEWAY_CHECK(rounds >= 1 && std::ssize(ends) == 2 * rounds, "two steps end in a round");
+  CAUSEWAY_CHECK(rounds >= 1 && std::ssize(ends) == 2 * rounds,
+                 "other than two steps of a round end");
   CAUSEWAY_DCHECK(rounds <= state.calm_rounds(), "these rounds are not alike");
   state.run_calm_rounds(ends, sampled);
   state.device_busy += busy;
@@ -440,7 +442,8 @@ void EngineCore::run_calm_rounds(std::span<const Nanos> ends, Nanos busy,
     counters.generated_tokens += rounds * std::ssize(step.decision.runs);
     if (state.cache == nullptr) return;
     std::vector<weights::WeightView> views;
-    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(), "calm rounds read what is there");
+    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(),
+                   "a calm round read what was not there");
     state.cache->step_begins(model, views);
   };
   passed(state.lanes[0].newest(), ends[ends.size() - 2]);
@@ -463,7 +466,8 @@ void EngineCore::run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
   if (state.cache != nullptr && state.cache->knows(model)) {
     // The model was in use until then.
     std::vector<weights::WeightView> views;
-    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(), "calm steps read what is there");
+    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(),
+                   "a calm step read what was not there");
     state.cache->step_begins(model, views);
   }
 }

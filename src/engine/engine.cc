@@ -55,7 +55,7 @@ struct ModelFront {
 
 request::Output refusal(RequestId request, std::int32_t attempt, bool lost, const Error& error) {
   request::Output output;
-  CAUSEWAY_DCHECK(!error.message.empty(), "a refusal says why");
+  CAUSEWAY_DCHECK(!error.message.empty(), "a refusal that does not say why");
   output.request = request;
   output.attempt = attempt;
   output.lost = lost;

@@ -215,7 +215,7 @@ void EngineCore::check_timeout(Nanos now) {
 }
 
 void EngineCore::lose(const std::string& why) {
-  CAUSEWAY_DCHECK(!why.empty(), "a device is lost for a reason");
+  CAUSEWAY_DCHECK(!why.empty(), "a device is lost for no reason");
   if (!state_->lost.empty()) return;
   state_->lost = why;
   state_->suspects = state_->in_steps(nullptr);

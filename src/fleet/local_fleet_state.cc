@@ -121,7 +121,7 @@ Status LocalFleet::State::begin() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const CatalogueEntry& entry = *slots_[i].model.entry;
     CAUSEWAY_CHECK(entry.id == ModelId(static_cast<std::int64_t>(i)),
-                   "catalogue entries are numbered in order");
+                   "catalogue entries are not numbered in order");
     if (!by_name_.emplace(entry.name, i).second) {
       return invalid_argument("two models are named '" + entry.name + "'");
     }
@@ -159,7 +159,7 @@ const CatalogueEntry* LocalFleet::State::find(std::string_view name) const {
 
 std::size_t LocalFleet::State::index(ModelId model) const {
   const auto i = static_cast<std::size_t>(model.value);
-  CAUSEWAY_CHECK(i < slots_.size(), "a model of this catalogue");
+  CAUSEWAY_CHECK(i < slots_.size(), "a model that is not of this catalogue");
   return i;
 }
 

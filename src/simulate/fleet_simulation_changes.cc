@@ -200,7 +200,7 @@ bool FleetSimulation::begin_resize(const MachineResize& change) {
     if (!places_[i].open || places_[i].machine != change.machine) continue;
     wanted.slices.emplace_back(static_cast<std::int64_t>(i));
   }
-  CAUSEWAY_CHECK(!wanted.slices.empty(), "a machine always has slices");
+  CAUSEWAY_CHECK(!wanted.slices.empty(), "a machine without slices");
   resizing_ = Resizing{change, {}, {}};
   tell(wanted);
   if (core_.resizing()) return true;

@@ -59,7 +59,7 @@ LatencyRecorder::LatencyRecorder(const Workload& workload, std::vector<std::stri
       outcomes_(records_outcomes() ? workload.size() : 0),
       lives_(workload.size()),
       tallies_(threads) {
-  CAUSEWAY_CHECK(threads > 0, "at least one thread records");
+  CAUSEWAY_CHECK(threads > 0, "no thread records");
   for (Tally& tally : tallies_) {
     tally.models.resize(records_outcomes() ? 0 : names_.size());
     tally.served_gaps.resize(records_outcomes() ? names_.size() : 0);

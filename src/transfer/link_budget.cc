@@ -46,7 +46,7 @@ Result<std::vector<ResourceShare>> LinkBudget::shares(const std::vector<Hop>& ho
                          std::to_string(hop.target) + " (-1 is the host)");
     }
     CAUSEWAY_DCHECK(path->costs.empty() || path->costs.size() == path->route.size(),
-                    "a cost a resource");
+                    "another number of costs than resources");
     for (std::size_t i = 0; i < path->route.size(); ++i) {
       const double cost = path->costs.empty() ? 1 : path->costs[i];
       shares.push_back({path->route[i], bytes_per_second * cost});
@@ -60,7 +60,7 @@ Result<ReservationId> LinkBudget::reserve(CopyPriority purpose,
   Reservation reservation{purpose, {}};
   for (const auto& [resource, rate] : by_resource(shares)) {
     CAUSEWAY_CHECK(resource >= 0 && resource < std::ssize(profile_.resources), "no such resource");
-    CAUSEWAY_CHECK(std::isfinite(rate) && rate >= 0, "a reservation of a rate");
+    CAUSEWAY_CHECK(std::isfinite(rate) && rate >= 0, "what is reserved is no rate");
     const auto& link = profile_.resources[at(resource)];
     if (rate > available(resource, purpose) + kRounding * link.bytes_per_second) {
       return exhausted("link resource '" + link.name + "' has " +
@@ -79,7 +79,7 @@ Result<ReservationId> LinkBudget::reserve(CopyPriority purpose,
 
 void LinkBudget::release(ReservationId id) {
   const auto found = reservations_.find(id);
-  CAUSEWAY_CHECK(found != reservations_.end(), "a reservation is released once");
+  CAUSEWAY_CHECK(found != reservations_.end(), "a reservation is released twice");
   const Reservation& reservation = found->second;
   for (const ResourceShare& share : reservation.shares) {
     double& sum = reserved_[at(share.resource)][static_cast<std::size_t>(reservation.purpose)];

@@ -186,7 +186,7 @@ StreamPlan Parting::plan() {
 
 Result<StreamPlan> plan_stream(const WeightLayout& layout, std::span<const ReadingStep> reading,
                                const StreamOptions& options) {
-  CAUSEWAY_CHECK(options.extent.count > 0 && options.ring.count >= 0, "an extent has a size");
+  CAUSEWAY_CHECK(options.extent.count > 0 && options.ring.count >= 0, "an extent without a size");
   // From all to none: as much as fits stays.
   const auto steps = static_cast<double>(reading.size());
   for (double kept = steps; kept >= 0; --kept) {
