@@ -48,10 +48,8 @@ KERNEL_LINES_MAX = 250
 COLUMNS_MAX = 100
 MEASUREMENT_WORDS_MAX = 8000  # of all pages together, as `wc -w` counts
 BLOB_BYTES_MAX = 256 * 1024
-# Programs of their own, the server's list of what it takes, and the preload library, whose options
-# are variables.
-OPTIONS_EXEMPT = (r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/"
-                  r"|^src/server/api/prepare\.cc$|^src/preload/")
+# Programs of their own, and the preload library, whose options are variables.
+OPTIONS_EXEMPT = r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/|^src/preload/"
 # An option, a variable of the environment or a command, in a text.
 OPTION = r'(?:^|[ (])--[a-z][a-z-]+|`causeway |\b(?:CUDA|NVIDIA|CAUSEWAY|LD|OMP)_[A-Z_]+\b'
 # Assertions a function (rooms.py), of the rooms whose state outlives a call. They only rise.
