@@ -85,12 +85,4 @@ std::int64_t Histogram::percentile(double fraction) const {
   return max_;
 }
 
-std::int64_t Histogram::count_up_to(std::int64_t bound) const {
-  if (bound < 0) return 0;
-  const std::size_t end = std::min(buckets_.size(), bucket_of(bound) + 1);
-  std::int64_t seen = 0;
-  for (std::size_t i = 0; i < end; ++i) seen += buckets_[i];
-  return seen;
-}
-
 }  // namespace causeway

@@ -188,7 +188,7 @@ void LinkShares::grant(const std::vector<LinkClaim*>& begun) {
     }
     std::vector<double> left;
     for (int r = 0; r < std::ssize(budget_.resources()); ++r) {
-      left.push_back(budget_.available(r, purpose));
+      left.push_back(budget_.available(r));
     }
     const std::vector<double> rates = fair_rates(std::move(left), routes);
     CAUSEWAY_DCHECK(rates.size() == routes.size() && owners.size() == routes.size(),
@@ -206,7 +206,7 @@ void LinkShares::grant(const std::vector<LinkClaim*>& begun) {
 void LinkShares::reserve(const std::vector<LinkClaim*>& begun, CopyPriority purpose) {
   for (LinkClaim* claim : begun) {
     if (claim->purpose_ != purpose) continue;
-    const auto reserved = budget_.reserve(purpose, claim->taken_);
+    const auto reserved = budget_.reserve(claim->taken_);
     CAUSEWAY_CHECK(reserved.ok(), "more is granted than the links have");
     claim->reservation_ = *reserved;
   }
