@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "server/api/embeddings.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 #include "text/base64.h"
 

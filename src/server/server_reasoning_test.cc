@@ -1,6 +1,6 @@
 // What a thinking model thinks, over the wire: parted from its answer, whole and streamed.
 #include "grammar/compile.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server::server_reasoning_test {

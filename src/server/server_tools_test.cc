@@ -1,7 +1,7 @@
 // Tools over the wire: what the model is shown, and how its calls come back, whole and streamed.
 #include <set>
 
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server::server_tools_test {
