@@ -37,6 +37,8 @@ constexpr Advice kAdvice[] = {
     {"bytes is less than one extent", "--weights-memory-bytes"},
     {"a model is a folder with config.json", "--models-dir"},
     {"`prompt` has token id", "--vocab-size"},
+    {"give the server a template", "--chat-template"},
+    {"writes calls of tools is not known", "--tool-call-parser"},
 };
 
 bool has(std::string_view text, std::string_view part) {

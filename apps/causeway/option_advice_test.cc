@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "fleet/catalogue.h"
 #include "kernels/home_gemm/profile.h"
 #include "schedule/hbm_plan.h"
+#include "server/api/chat_body.h"
 #include "server/api/prepare.h"
 #include "slice/host_slice.h"
 #include "slice/machine.h"
@@ -96,6 +99,24 @@ TEST(OptionAdvice, OfARequestThatAServerRefuses) {
   const auto error = server::check_token("prompt", 3587, entry);
   ASSERT_TRUE(error);
   EXPECT_THAT(with_options(error->message), HasSubstr("(see --vocab-size)"));
+}
+
+TEST(OptionAdvice, OfAChatThatAServerRefuses) {
+  fleet::CatalogueEntry entry;
+  entry.name = "m";
+  server::GenerationRequest asked;
+  asked.chat = std::make_unique<server::ChatBody>();
+  const auto said = [&] {
+    server::EncodedPrompt prompt;
+    const auto error = server::encode_prompt({.asked = asked, .model = entry}, prompt);
+    return error ? with_options(error->message) : "";
+  };
+  EXPECT_THAT(said(), HasSubstr("(see --chat-template)"));
+  asked.calls_tools = true;
+  entry.chat_template.emplace(text::ChatTemplate::compile("{{ messages }}").value());
+  EXPECT_THAT(said(), HasSubstr("(see --chat-template)"));
+  entry.chat_template.emplace(text::ChatTemplate::compile("{{ tools | tojson }}").value());
+  EXPECT_THAT(said(), HasSubstr("(see --tool-call-parser)"));
 }
 
 TEST(OptionAdvice, OfMigInstances) {

@@ -11,6 +11,8 @@ namespace causeway {
 
 }  // namespace causeway
 
+// The message names the fault, not the rule that it breaks: "an extent is committed twice", "a step
+// of no model". It stands behind the condition in what is printed.
 #define CAUSEWAY_CHECK(condition, ...)                                                   \
   do {                                                                                   \
     if (!(condition)) [[unlikely]] {                                                     \

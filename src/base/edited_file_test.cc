@@ -48,7 +48,7 @@ TEST(EditedFile, IsTheInputBehindTheLastFile) {
   EXPECT_FALSE(file.whole);
 }
 
-// Of `"name": "x"` the value begins at 9.
+// In `{"name": "x"` the value begins at byte 9.
 TEST(EditedFile, ChangesTheValueAtAPlace) {
   const std::string rest = R"(, "sizes": [1, 2, {"deep": true}], "last": null})";
   EXPECT_EQ(edited({0, 0, 9, 3}), R"({"name": 0)" + rest);

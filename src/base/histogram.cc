@@ -29,7 +29,7 @@ std::int64_t upper_of(std::size_t bucket) {
 }  // namespace
 
 void Histogram::record(std::int64_t value, std::int64_t times) {
-  CAUSEWAY_CHECK(times >= 0, "a histogram cannot forget values");
+  CAUSEWAY_CHECK(times >= 0, "a histogram is to forget values");
   if (times == 0) return;
   value = std::max<std::int64_t>(value, 0);
   const std::size_t bucket = bucket_of(value);
@@ -83,14 +83,6 @@ std::int64_t Histogram::percentile(double fraction) const {
     if (seen >= wanted) return std::clamp(upper_of(i), min_, max_);
   }
   return max_;
-}
-
-std::int64_t Histogram::count_up_to(std::int64_t bound) const {
-  if (bound < 0) return 0;
-  const std::size_t end = std::min(buckets_.size(), bucket_of(bound) + 1);
-  std::int64_t seen = 0;
-  for (std::size_t i = 0; i < end; ++i) seen += buckets_[i];
-  return seen;
 }
 
 }  // namespace causeway

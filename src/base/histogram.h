@@ -32,8 +32,6 @@ class Histogram {
   // The value that a `fraction` (0 to 1) of the recorded ones do not exceed, by nearest rank: 0 is
   // the minimum, 0.5 the median, 1 the maximum. 0 when nothing was recorded.
   std::int64_t percentile(double fraction) const;
-  // How many recorded values are ≤ `bound`, within the bucket that holds the bound.
-  std::int64_t count_up_to(std::int64_t bound) const;
 
  private:
   std::vector<std::int64_t> buckets_;  // as many as the largest recorded value needs

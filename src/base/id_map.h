@@ -58,7 +58,7 @@ class IdMap {
 
   // False when the id has a value already, which then stays as it is.
   std::pair<iterator, bool> emplace(IdType id, Value value) {
-    CAUSEWAY_CHECK(id.value >= 0 && id.value < kIdsMax, "an id that is not of few");
+    CAUSEWAY_CHECK(id.value >= 0 && id.value < kIdsMax, "an id outside [0, 2^24)");
     const auto place = static_cast<std::size_t>(id.value);
     if (contains(id)) return {iterator(&slots_, place), false};
     if (place >= slots_.size()) slots_.resize(place + 1);

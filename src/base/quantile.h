@@ -18,7 +18,7 @@ namespace causeway {
 template <typename Value>
 Value quantile(std::vector<Value> values, double share) {
   CAUSEWAY_CHECK(!values.empty(), "no value was measured");
-  CAUSEWAY_CHECK(share >= 0 && share <= 1, "a share is from 0 to 1");
+  CAUSEWAY_CHECK(share >= 0 && share <= 1, "a share below 0 or above 1");
   const auto place =
       static_cast<std::ptrdiff_t>(std::lround(share * static_cast<double>(values.size() - 1)));
   std::nth_element(values.begin(), values.begin() + place, values.end());

@@ -32,7 +32,7 @@ TEST(Quantile, OfManyIsTheirRank) {
 
 TEST(QuantileDeath, ThereIsAValueAndAShare) {
   EXPECT_DEATH(median(std::vector<double>{}), "no value was measured");
-  EXPECT_DEATH(quantile(std::vector<double>{1}, 1.1), "from 0 to 1");
+  EXPECT_DEATH(quantile(std::vector<double>{1}, 1.1), "below 0 or above 1");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void expect_as_divided(std::uint64_t value, std::uint64_t divisor) {
 TEST(Remainder, IsAsDivided) {
   Random random(1);
   for (int i = 0; i < 100'000; ++i) {
-    // Of all lengths.
+    // Values and divisors of all lengths.
     const std::uint64_t value = random.bits() >> random.below(64);
     const std::uint64_t divisor = (random.bits() >> random.below(64)) | 1;
     expect_as_divided(value, divisor);

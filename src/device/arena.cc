@@ -93,7 +93,7 @@ Status AddressRange::commit(std::int64_t first, std::int64_t count) {
 
 Status AddressRange::alias(std::int64_t first, std::int64_t source, std::int64_t count) {
   CAUSEWAY_CHECK(has(first, count), "extents out of their range");
-  CAUSEWAY_CHECK(committed(source, count), "an extent without memory cannot have an alias");
+  CAUSEWAY_CHECK(committed(source, count), "an alias of an extent without memory");
   for (std::int64_t e = first; e < first + count; ++e) {
     CAUSEWAY_CHECK(!committed(e, 1), "an extent is committed twice");
   }
@@ -152,7 +152,7 @@ Result<AddressRange> Arena::reserve(std::int64_t extents, End end) {
 }
 
 Result<ExtentId> Arena::book(std::int64_t count, End end) {
-  CAUSEWAY_CHECK(count >= 1, "an allocation has at least one extent");
+  CAUSEWAY_CHECK(count >= 1, "an allocation without an extent");
   const auto fits = [&](const auto& run) { return run.second >= count; };
   const std::lock_guard lock(mutex_);
   auto found = runs_.end();

@@ -31,7 +31,7 @@ LinkModel::LinkModel(std::vector<LinkResource> resources)
   for (const LinkResource& resource : resources_) {
     CAUSEWAY_CHECK(
         std::isfinite(resource.bytes_per_second) && resource.bytes_per_second >= kRateMin,
-        "a link resource needs a bandwidth");
+        "a link resource without a bandwidth");
   }
 }
 

@@ -11,7 +11,7 @@ Bytes in_pieces(HostAddress address, Bytes bytes, const Pace& pace,
                 const std::function<bool(HostAddress, Bytes)>& there,
                 const std::function<bool(HostAddress, Bytes)>& work) {
   CAUSEWAY_CHECK(pace.busy && pace.cancelled && pace.pause, "a pace lacks a function");
-  CAUSEWAY_CHECK(pace.piece.count > 0, "pieces have a size");
+  CAUSEWAY_CHECK(pace.piece.count > 0, "pieces without a size");
   Bytes done;
   bool worked = false;
   while (done < bytes) {

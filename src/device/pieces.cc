@@ -35,7 +35,7 @@ Pieces::~Pieces() {
 }
 
 Result<Piece> Pieces::take(Bytes bytes) {
-  CAUSEWAY_CHECK(bytes.count >= 0, "a piece cannot have a negative size");
+  CAUSEWAY_CHECK(bytes.count >= 0, "a piece of a negative size");
   if (bytes.count == 0) return Piece();
   // No arena has this much; larger sums would overflow below.
   if (bytes > arena_.extent_bytes() * arena_.extents()) {

@@ -51,7 +51,7 @@ Status check_edits(const request::Request& request, const ModelFacts& facts) {
     return invalid_argument("logit_bias and allowed tokens are at most " +
                             std::to_string(request::kEditedTokensMax) + " each");
   }
-  CAUSEWAY_DCHECK(facts.vocab >= 0, "a vocabulary has a size");
+  CAUSEWAY_DCHECK(facts.vocab >= 0, "a vocabulary of a negative size");
   std::vector<TokenId> biased;
   for (const request::TokenBias& one : bias) {
     if (!std::isfinite(one.bias)) return invalid_argument("logit_bias must hold numbers");
@@ -138,11 +138,11 @@ Status check_tokens(const request::Request& request, const ModelFacts& facts) {
 Status check_frames(const request::Request& request, const ModelFacts& facts, std::int64_t frames) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t output = request.max_tokens.count;
-  CAUSEWAY_DCHECK(facts.tokens_per_block.count >= 1, "a block holds a token");
+  CAUSEWAY_DCHECK(facts.tokens_per_block.count >= 1, "a block without a token");
   const std::int64_t block = facts.tokens_per_block.count;
   // The last token's KV is never written.
   const std::int64_t needed = (prompt + output - 1 + block - 1) / block;
-  CAUSEWAY_DCHECK(needed >= 1, "a prompt has KV");
+  CAUSEWAY_DCHECK(needed >= 1, "a prompt without KV");
   if (needed > frames) {
     return invalid_argument("the request's " + std::to_string(prompt) + " + " +
                             std::to_string(output) + " tokens need " + std::to_string(needed) +

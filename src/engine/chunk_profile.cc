@@ -31,7 +31,7 @@ Error wrong_field(const std::string& name, const json& value, std::string_view w
 }
 
 Result<const json*> field_of(const json& object, const std::string& name) {
-  CAUSEWAY_DCHECK(object.is_object(), "only objects have fields");
+  CAUSEWAY_DCHECK(object.is_object(), "fields of what is no object");
   const auto found = object.find(name);
   if (found == object.end()) return corrupt(name + " is missing");
   return &*found;
@@ -184,7 +184,7 @@ std::string chunk_profile_json(const MeasuredChunks& chunks) {
 }
 
 schedule::ChunkProfile profile_of(const MeasuredChunks& chunks, std::string file) {
-  CAUSEWAY_DCHECK(!file.empty(), "messages name the file");
+  CAUSEWAY_DCHECK(!file.empty(), "messages that do not name the file");
   schedule::ChunkProfile profile{.file = std::move(file), .machine = chunks.machine};
   for (const MeasuredTable& table : chunks.tables) {
     profile.tables.push_back({.shape = table.shape,

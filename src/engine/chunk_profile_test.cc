@@ -47,7 +47,7 @@ Error error_of(const ordered_json& json) {
   return read.ok() ? Error() : read.error();
 }
 
-// Of the document with a value in place of what a pointer names.
+// The error of the document in which `value` stands in place of what `pointer` names.
 Error error_with(const std::string& pointer, const ordered_json& value) {
   ordered_json json = document();
   json[ordered_json::json_pointer(pointer)] = value;

@@ -101,11 +101,11 @@ std::int64_t EngineCore::State::frames_wanted(const StepInFlight& step, std::int
   return frames;
 }
 
-bool EngineCore::State::take_turns() const {
+bool EngineCore::State::alternate() const {
   if (!awaits_two_steps()) return false;
   const StepInFlight& first = lanes[0].oldest();
   const StepInFlight& second = lanes[0].newest();
-  if (!scheduler.take_turns(first.decision, second.decision)) return false;
+  if (!scheduler.alternate(first.decision, second.decision)) return false;
   if (cache != nullptr && (asked.size() != 2 || !cache->residency().quiet_until())) return false;
   return std::all_of(lanes[0].steps.begin(), lanes[0].steps.end(), [this](const auto& step) {
     const ModelId model = step.decision.model;
@@ -121,14 +121,14 @@ bool EngineCore::State::take_turns() const {
   });
 }
 
-std::int64_t EngineCore::State::calm_turns() const {
-  if (!take_turns()) return 0;
+std::int64_t EngineCore::State::calm_rounds() const {
+  if (!alternate()) return 0;
   const StepInFlight& first = lanes[0].oldest();
   const StepInFlight& second = lanes[0].newest();
-  const std::int64_t turns = std::min(steps_before_ends(first), steps_before_ends(second));
-  if (turns < 1) return 0;
-  const std::int64_t frames = frames_wanted(first, turns) + frames_wanted(second, turns);
-  return frames <= kv.counts().available() ? turns : 0;
+  const std::int64_t rounds = std::min(steps_before_ends(first), steps_before_ends(second));
+  if (rounds < 1) return 0;
+  const std::int64_t frames = frames_wanted(first, rounds) + frames_wanted(second, rounds);
+  return frames <= kv.counts().available() ? rounds : 0;
 }
 
 std::int64_t EngineCore::State::prompt_tokens_of(const StepInFlight& step) const {
@@ -184,19 +184,19 @@ void EngineCore::State::add_calm_tokens(const StepInFlight& step, std::int64_t c
   }
 }
 
-// After an odd number of turns the models have changed places in the lane. Of the last two steps
+// After an odd number of rounds the models have changed places in the lane. Of the last two steps
 // that have ended the first was of the model whose step is now the second in flight.
-void EngineCore::State::run_calm_turns(std::span<const Nanos> ends, const SampledTokens& sampled) {
-  const std::int64_t steps = std::ssize(ends), turns = steps / 2;
+void EngineCore::State::run_calm_rounds(std::span<const Nanos> ends, const SampledTokens& sampled) {
+  const std::int64_t steps = std::ssize(ends), rounds = steps / 2;
   StepLane& lane = lanes[0];
   StepInFlight& first = lane.oldest();
   StepInFlight& second = lane.newest();
   const StepId first_id(first.id.value + steps), second_id(second.id.value + steps);
   const StepId last_done(first_id.value - 1);
   for (const StepInFlight* step : {&first, &second}) {
-    add_calm_tokens(*step, turns, last_done, sampled);
+    add_calm_tokens(*step, rounds, last_done, sampled);
   }
-  if (turns % 2 != 0) {
+  if (rounds % 2 != 0) {
     std::swap(first, second);
     for (const StepInFlight* step : {&first, &second}) {
       for (Sequence* sequence : step->sequences) std::swap(sequence->runs[0], sequence->runs[1]);
@@ -210,10 +210,10 @@ void EngineCore::State::run_calm_turns(std::span<const Nanos> ends, const Sample
       kv.commit(sequence->request.id, sequence->tokens, step->id);
     }
     step->started = ends.back();
-    for (schedule::Run& run : step->decision.runs) run.context += Tokens(turns);
+    for (schedule::Run& run : step->decision.runs) run.context += Tokens(rounds);
   }
-  scheduler.repeat_step(second.decision, turns, ends[ends.size() - 2]);
-  scheduler.repeat_step(first.decision, turns, ends.back());
+  scheduler.repeat_step(second.decision, rounds, ends[ends.size() - 2]);
+  scheduler.repeat_step(first.decision, rounds, ends.back());
   lane.ended += steps;
   lane.started += steps;
   steps_started += steps;
@@ -246,7 +246,8 @@ std::optional<Nanos> EngineCore::State::calm_arrivals_until(Nanos now,
   if (!outputs.empty() || !awaiting_masks.empty() || stranded_until || !streamed.empty()) {
     return std::nullopt;
   }
-  CAUSEWAY_DCHECK(std::is_sorted(ends.begin(), ends.end()), "copies end one after the other");
+  CAUSEWAY_DCHECK(std::is_sorted(ends.begin(), ends.end()),
+                  "copies do not end one after the other");
   const std::int64_t calm = cache->residency().calm_arrivals();
   if (calm == 0 || calm >= std::ssize(ends)) return std::nullopt;
   const std::span<const Nanos> looked_at = ends.first(static_cast<std::size_t>(calm + 1));
@@ -274,7 +275,7 @@ bool EngineCore::State::has_room_alone(const Alone& alone) const {
   if (alone.prompt > scheduler.prompt_tokens_max()) return false;
   const std::int64_t block = models.at(alone.model).facts.tokens_per_block.count;
   const std::int64_t computed = (alone.prompt + alone.output).count - 1;
-  CAUSEWAY_DCHECK(block > 0 && computed > 0, "a request has a prompt and an answer");
+  CAUSEWAY_DCHECK(block > 0 && computed > 0, "a request without a prompt or an answer");
   return (computed + block - 1) / block <= kv.counts().available();
 }
 
@@ -402,7 +403,7 @@ std::optional<Nanos> EngineCore::calm_until() const {
   return state_->cache == nullptr ? std::nullopt : state_->cache->residency().quiet_until();
 }
 
-std::int64_t EngineCore::calm_turns() const { return state_->calm_turns(); }
+std::int64_t EngineCore::calm_rounds() const { return state_->calm_rounds(); }
 
 namespace {
 
@@ -418,29 +419,31 @@ void EngineCore::calm_requests(std::vector<RequestId>& requests) const {
   list_requests(state_->lanes[0].oldest(), requests);
 }
 
-void EngineCore::turn_requests(std::vector<RequestId>& first,
-                               std::vector<RequestId>& second) const {
+void EngineCore::round_requests(std::vector<RequestId>& first,
+                                std::vector<RequestId>& second) const {
   CAUSEWAY_DCHECK(state_->lanes[0].in_flight() == 2, "one step of each model is in flight");
   list_requests(state_->lanes[0].oldest(), first);
   list_requests(state_->lanes[0].newest(), second);
 }
 
-void EngineCore::run_calm_turns(std::span<const Nanos> ends, Nanos busy,
-                                const SampledTokens& sampled) {
+void EngineCore::run_calm_rounds(std::span<const Nanos> ends, Nanos busy,
+                                 const SampledTokens& sampled) {
   State& state = *state_;
-  const std::int64_t turns = std::ssize(ends) / 2;
-  CAUSEWAY_CHECK(turns >= 1 && std::ssize(ends) == 2 * turns, "two steps end in a turn");
-  CAUSEWAY_DCHECK(turns <= state.calm_turns(), "these turns are not alike");
-  state.run_calm_turns(ends, sampled);
+  const std::int64_t rounds = std::ssize(ends) / 2;
+  CAUSEWAY_CHECK(rounds >= 1 && std::ssize(ends) == 2 * rounds,
+                 "other than two steps of a round end");
+  CAUSEWAY_DCHECK(rounds <= state.calm_rounds(), "these rounds are not alike");
+  state.run_calm_rounds(ends, sampled);
   state.device_busy += busy;
   const auto passed = [&](const StepInFlight& step, Nanos last_end) {
     const ModelId model = step.decision.model;
     request::Observation& counters = state.models.at(model).counters;
-    counters.steps += turns;
-    counters.generated_tokens += turns * std::ssize(step.decision.runs);
+    counters.steps += rounds;
+    counters.generated_tokens += rounds * std::ssize(step.decision.runs);
     if (state.cache == nullptr) return;
     std::vector<weights::WeightView> views;
-    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(), "calm turns read what is there");
+    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(),
+                   "a calm round read what was not there");
     state.cache->step_begins(model, views);
   };
   passed(state.lanes[0].newest(), ends[ends.size() - 2]);
@@ -463,7 +466,8 @@ void EngineCore::run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy,
   if (state.cache != nullptr && state.cache->knows(model)) {
     // The model was in use until then.
     std::vector<weights::WeightView> views;
-    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(), "calm steps read what is there");
+    CAUSEWAY_CHECK(state.cache->step_ended(model, last_end).ok(),
+                   "a calm step read what was not there");
     state.cache->step_begins(model, views);
   }
 }

@@ -73,7 +73,7 @@ Sequence& EngineCore::State::sequence_of(RequestId request) {
 }
 
 void EngineCore::State::apply_decision(const schedule::Decision& decision, Nanos now) {
-  CAUSEWAY_DCHECK(decision.runs.empty() || decision.model.valid(), "a step is of one model");
+  CAUSEWAY_DCHECK(decision.runs.empty() || decision.model.valid(), "a step of no model");
   for (const schedule::Preemption& preemption : decision.preempted) {
     Sequence& sequence = sequence_of(preemption.request);
     tell_full(preemption.request);
@@ -234,7 +234,8 @@ void EngineCore::State::pool(Sequence& sequence, const schedule::Run& run,
                              std::span<const request::SampledToken> rows) {
   if (sequence.request.pooling == request::Pooling::kNone) return;
   std::vector<double>& sum = sequence.pooled;
-  CAUSEWAY_DCHECK(sequence.request.max_tokens == Tokens(1), "an embedding comes with one token");
+  CAUSEWAY_DCHECK(sequence.request.max_tokens == Tokens(1),
+                  "an embedding comes with other than one token");
   if (run.context == Tokens(0)) sum.clear();
   if (sequence.request.pooling == request::Pooling::kLast) rows = rows.last(run.samples ? 1 : 0);
   for (const request::SampledToken& row : rows) {
@@ -302,7 +303,7 @@ request::Batch EngineCore::State::make_batch(const StepLane& lane, const StepInF
     tokens += static_cast<std::size_t>(run.tokens.count);
   }
   batch.tokens.reserve(tokens);
-  CAUSEWAY_DCHECK(!step.decision.runs.empty(), "a step computes something");
+  CAUSEWAY_DCHECK(!step.decision.runs.empty(), "a step that computes nothing");
   for (const schedule::Run& run : step.decision.runs) {
     batch.entries.push_back(add_entry(run, lane, step.id, batch));
   }
@@ -498,7 +499,8 @@ void EngineCore::State::launch(Nanos now) {
   request::Batch batch = make_batch(lane, step);
   step.awaits_masks = batch.awaits_masks();
   step.computes = models.at(batch.model).facts.step_of(Tokens(std::ssize(batch.tokens)));
-  CAUSEWAY_DCHECK(std::ssize(batch.entries) == std::ssize(step.decision.runs), "an entry a run");
+  CAUSEWAY_DCHECK(std::ssize(batch.entries) == std::ssize(step.decision.runs),
+                  "another number of entries than runs");
   std::int64_t row = 0;
   for (const schedule::Run& run : step.decision.runs) {
     Sequence& sequence = sequence_of(run.request);
@@ -620,7 +622,8 @@ void EngineCore::State::complete_step(StepLane& lane, const request::StepResult&
   device_busy += result.duration;
   const std::span<Sequence* const> computed = retire_step(lane, now);
   request::Observation& counters = models.at(step.decision.model).counters;
-  CAUSEWAY_DCHECK(computed.size() == step.decision.runs.size(), "a sequence a run");
+  CAUSEWAY_DCHECK(computed.size() == step.decision.runs.size(),
+                  "another number of sequences than runs");
   std::size_t sample = 0;
   for (std::size_t i = 0; i < computed.size(); ++i) {
     const schedule::Run& run = step.decision.runs[i];

@@ -285,9 +285,9 @@ class EngineCore::State {
   std::int64_t steps_before_ends(const StepInFlight& step) const;
   // How many frames that takes.
   std::int64_t frames_wanted(const StepInFlight& step, std::int64_t steps) const;
-  bool take_turns() const;
-  std::int64_t calm_turns() const;
-  void run_calm_turns(std::span<const Nanos> ends, const SampledTokens& sampled);
+  bool alternate() const;
+  std::int64_t calm_rounds() const;
+  void run_calm_rounds(std::span<const Nanos> ends, const SampledTokens& sampled);
   void add_calm_tokens(const StepInFlight& step, std::int64_t count, StepId last_done,
                        const SampledTokens& sampled);
   std::optional<Nanos> calm_arrivals_until(Nanos now, std::span<const Nanos> ends) const;
@@ -329,7 +329,7 @@ class EngineCore::State {
   bool told_full = false;
   bool hung = false;
   std::string lost;               // why the device is lost; empty: it is not lost
-  std::vector<RequestId> struck;  // the requests that were in a step at that time
+  std::vector<RequestId> suspects;  // the requests that were in a step at that time
   Nanos device_busy;
   std::vector<request::Output> outputs;
   std::vector<Sequence*> retired;  // of the step that ended last

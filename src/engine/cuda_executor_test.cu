@@ -366,8 +366,8 @@ bool keeps_form(const Answer& answer) {
   return true;
 }
 
-// Of every two requests one has a form: its masks follow with two steps in flight, and are there
-// with one.
+// Every second request has a form. With two steps in flight its masks come after the step is
+// submitted, with one they are there before.
 void check_late_masks(device::Device& device, std::uint64_t seed, Report& report) {
   Slices slices(tiny_config(model::Family::kLlama), device, seed,
                 {.rows = 256, .slots = 128, .frames = 4096});

@@ -53,7 +53,7 @@ class CudaHidden {
   }
 
  private:
-  // Of all rows; a hidden state has an even number of elements.
+  // The bytes of all rows; a hidden state has an even number of elements.
   Bytes bytes() const {
     return Bytes(static_cast<std::int64_t>(wanted_.size() * size_ * sizeof(BFloat16)));
   }

@@ -55,7 +55,7 @@ struct ModelFront {
 
 request::Output refusal(RequestId request, std::int32_t attempt, bool lost, const Error& error) {
   request::Output output;
-  CAUSEWAY_DCHECK(!error.message.empty(), "a refusal says why");
+  CAUSEWAY_DCHECK(!error.message.empty(), "a refusal that does not say why");
   output.request = request;
   output.attempt = attempt;
   output.lost = lost;
@@ -154,7 +154,7 @@ class Engine::State {
 
   mutable std::mutex snapshot_mutex;  // guards what follows
   request::Observation observation;
-  std::vector<RequestId> struck;
+  std::vector<RequestId> suspects;
   std::vector<std::pair<ModelId, request::Observation>> model_observations;
 
   std::mutex stop_mutex;  // one stop() at a time
@@ -282,7 +282,7 @@ void Engine::State::publish() {
   auto each = core.observe_models();
   const std::lock_guard lock(snapshot_mutex);
   observation = whole;
-  struck = core.struck();
+  suspects = core.suspects();
   model_observations = std::move(each);
 }
 
@@ -444,9 +444,9 @@ Status Engine::submit(request::Request request) {
   return {};
 }
 
-std::vector<RequestId> Engine::struck() const {
+std::vector<RequestId> Engine::suspects() const {
   const std::lock_guard lock(state_->snapshot_mutex);
-  return state_->struck;
+  return state_->suspects;
 }
 
 request::Observation Engine::observe(ModelId model) const {

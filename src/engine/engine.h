@@ -73,7 +73,7 @@ class Engine final : public SliceHandle {
 
   // The requests that were in a step of the device when observe() reported it as lost. One of them
   // may be the cause.
-  std::vector<RequestId> struck() const;
+  std::vector<RequestId> suspects() const;
 
   // Observes one model; all fields are zero for one that the engine does not know.
   request::Observation observe(ModelId model) const;

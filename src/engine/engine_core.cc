@@ -215,14 +215,14 @@ void EngineCore::check_timeout(Nanos now) {
 }
 
 void EngineCore::lose(const std::string& why) {
-  CAUSEWAY_DCHECK(!why.empty(), "a device is lost for a reason");
+  CAUSEWAY_DCHECK(!why.empty(), "a device is lost for no reason");
   if (!state_->lost.empty()) return;
   state_->lost = why;
-  state_->struck = state_->in_steps(nullptr);
+  state_->suspects = state_->in_steps(nullptr);
   // The requests that the step failed when it found the loss were lost, too.
   for (request::Output& output : state_->outputs) {
     output.lost = output.finished && output.reason == FinishReason::kError;
-    if (output.lost) state_->struck.push_back(output.request);
+    if (output.lost) state_->suspects.push_back(output.request);
   }
   for (const RequestId request : state_->all_requests()) {
     state_->end(state_->sequence_of(request), FinishReason::kError, why);
@@ -243,7 +243,7 @@ std::int64_t EngineCore::requests() const {
   return static_cast<std::int64_t>(state_->sequences.size());
 }
 bool EngineCore::hung() const { return state_->hung; }
-const std::vector<RequestId>& EngineCore::struck() const { return state_->struck; }
+const std::vector<RequestId>& EngineCore::suspects() const { return state_->suspects; }
 const kv::KvCache& EngineCore::kv() const { return state_->kv; }
 
 request::Observation EngineCore::observe() const {

@@ -137,17 +137,18 @@ class EngineCore {
   void run_calm_steps(std::int64_t steps, Nanos last_end, Nanos busy, const SampledTokens& sampled);
   // Fills `requests` with those that get a token of each calm step.
   void calm_requests(std::vector<RequestId>& requests) const;
-  // The same where two models take turns: one step of each is in flight, and decodes all sequences
-  // of its model. In a calm turn both end, and each model is stepped once more, the second first:
+  // The same where two models alternate: one step of each is in flight, and decodes all sequences
+  // of its model. A round is a step of each. In a calm one both steps end, and each model is
+  // stepped once more, the second first:
   //
   //   A B │ B A │ A B │ B A …
   //
-  // Returns how many of the next turns are calm.
-  std::int64_t calm_turns() const;
-  // The steps of at most calm_turns() turns have ended, at these times.
-  void run_calm_turns(std::span<const Nanos> ends, Nanos busy, const SampledTokens& sampled);
-  // Those that get a token in each turn, of the step that ends first, and of the other one.
-  void turn_requests(std::vector<RequestId>& first, std::vector<RequestId>& second) const;
+  // Returns how many of the next rounds are calm.
+  std::int64_t calm_rounds() const;
+  // The steps of at most calm_rounds() rounds have ended, at these times.
+  void run_calm_rounds(std::span<const Nanos> ends, Nanos busy, const SampledTokens& sampled);
+  // Those that get a token in each round, of the step that ends first, and of the other one.
+  void round_requests(std::vector<RequestId>& first, std::vector<RequestId>& second) const;
 
   // A request that comes to an idle core, and is answered before anything else is asked of the
   // core.
@@ -219,7 +220,7 @@ class EngineCore {
   // with it.
   void lose(const std::string& why);
   // The requests that were in a step of a lost device, one of which may be the cause.
-  const std::vector<RequestId>& struck() const;
+  const std::vector<RequestId>& suspects() const;
 
   request::Observation observe() const;
   std::vector<std::pair<ModelId, request::Observation>> observe_models() const;

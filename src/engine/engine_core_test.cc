@@ -258,7 +258,7 @@ TEST_F(Core, ALostDeviceEndsWhatRunsWaitsAndComes) {
   ASSERT_TRUE(core_.submit(make_request(2, 5, 9), now_).ok());
   core_.lose("the GPU is lost: planted");
   core_.lose("the second reason is not the one");
-  EXPECT_EQ(core_.struck(), std::vector{RequestId(1)});
+  EXPECT_EQ(core_.suspects(), std::vector{RequestId(1)});
   EXPECT_EQ(core_.requests(), 0);
   EXPECT_EQ(core_.observe().lost, "the GPU is lost: planted");
   EXPECT_EQ(refusal(make_request(3, 5, 9)), ErrorCode::kUnavailable);
@@ -321,7 +321,7 @@ TEST_F(Core, AStepThatFailsByALossIsLost) {
   failed.error = "an illegal memory access";
   core_.finish_step(failed, now_);
   core_.lose("the GPU is lost: planted");
-  EXPECT_EQ(core_.struck(), std::vector{RequestId(1)});
+  EXPECT_EQ(core_.suspects(), std::vector{RequestId(1)});
   const auto outputs = core_.take_outputs();
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].error, "an illegal memory access");

@@ -214,7 +214,7 @@ TEST_F(EngineThread, ALostDeviceEndsEveryRequestAndRefusesMore) {
   }
   while (engine_->observe().lost.empty()) std::this_thread::yield();
   EXPECT_EQ(engine_->observe().lost, "the GPU is lost: planted");
-  EXPECT_EQ(engine_->struck(), std::vector{RequestId(1)});
+  EXPECT_EQ(engine_->suspects(), std::vector{RequestId(1)});
   EXPECT_FALSE(engine_->observe().hung);
   const Status refused = engine_->submit(make_request(3, 1));
   EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);

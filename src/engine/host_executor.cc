@@ -85,7 +85,8 @@ void add_hidden(const request::Batch& batch, std::span<const float> hidden,
                 std::vector<request::SampledToken>& sampled) {
   if (sampled.empty()) return;
   const std::size_t size = hidden.size() / sampled.size();
-  CAUSEWAY_DCHECK(hidden.size() == size * sampled.size(), "a hidden state a row of logits");
+  CAUSEWAY_DCHECK(hidden.size() == size * sampled.size(),
+                  "another number of hidden states than rows of logits");
   std::size_t row = 0;
   for (const request::BatchEntry& entry : batch.entries) {
     for (std::int64_t i = 0; i < entry.logit_rows(); ++i, ++row) {

@@ -34,7 +34,7 @@ void count(const kv::KvCopy& copy, request::KvCopyCounts& counts) {
 
 KvRotation::KvRotation(const KvRotationOptions& options, kv::KvCache& kv, StepExecutor& executor)
     : options_(options), kv_(kv), executor_(executor), step_(kFirstStep) {
-  CAUSEWAY_CHECK(options.frame.count > 0, "frames have a size");
+  CAUSEWAY_CHECK(options.frame.count > 0, "frames without a size");
   CAUSEWAY_CHECK(executor.capabilities().rotates, "the executor moves no KV");
 }
 
@@ -45,7 +45,7 @@ Nanos KvRotation::step(const WeightsIn& weights) const {
 // Passes of streamed models run beside the steps of the others. During a step arrives as much of a
 // pass's bytes as the step takes of the pass's time.
 Bytes KvRotation::weights_in(const WeightsIn& weights, Nanos step) const {
-  CAUSEWAY_DCHECK(step > Nanos(0), "a step takes time");
+  CAUSEWAY_DCHECK(step > Nanos(0), "a step that takes no time");
   if (pass_ <= step) return weights.arriving + weights.pass;
   const double share = to_seconds(step) / to_seconds(pass_);
   const double part = share * static_cast<double>(weights.pass.count);

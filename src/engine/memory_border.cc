@@ -134,7 +134,7 @@ void MemoryBorder::decide(const schedule::FramesWanted& wanted, Nanos now) {
 }
 
 void MemoryBorder::move_to_kv(std::int64_t extents) {
-  CAUSEWAY_DCHECK(extents > 0, "a move moves something");
+  CAUSEWAY_DCHECK(extents > 0, "a move that moves nothing");
   for (std::int64_t e = 0; e < rules_.kv_max && extents > 0 && count(Place::kRetiring) > 0; ++e) {
     if (place_of(e) != Place::kRetiring) continue;
     kv_.add_frames(frames_of(e));
@@ -146,7 +146,7 @@ void MemoryBorder::move_to_kv(std::int64_t extents) {
 }
 
 void MemoryBorder::move_to_weights(std::int64_t extents, Nanos now) {
-  CAUSEWAY_DCHECK(extents > 0 && claimed_ >= 0, "a move moves something");
+  CAUSEWAY_DCHECK(extents > 0 && claimed_ >= 0, "a move that moves nothing");
   const std::int64_t back = std::min(extents, claimed_);
   claimed_ -= back;
   change_budget(back);

@@ -11,13 +11,13 @@
 namespace causeway::fleet {
 namespace {
 
-// Of a placement that meets all limits: when the first token comes, whether others are served
+// Rank of a placement that meets all limits: when the first token comes, whether others are served
 // there, whether it is elsewhere than before, excess, models there.
-using Gentle = std::tuple<double, bool, bool, double, std::int64_t, SliceId>;
-// Of one for which others give way: before that, what bringing these back costs.
-using Dearness = std::tuple<BackCost, double, double, std::int64_t, SliceId>;
-// Of one by best effort.
-using Effort = std::tuple<double, BackCost, SliceId>;
+using FittingRank = std::tuple<double, bool, bool, double, std::int64_t, SliceId>;
+// Rank of one for which models leave: what bringing these back costs, first token, excess, models.
+using EvictingRank = std::tuple<BackCost, double, double, std::int64_t, SliceId>;
+// Rank of one by best effort: excess, and what bringing back those that leave costs.
+using BestEffortRank = std::tuple<double, BackCost, SliceId>;
 
 // Goes down the tree to where `bound` is smallest, and leaves out what it says cannot be better
 // than what was found. bound(node): the least rank that a slice below may have; nullopt: none has
@@ -71,7 +71,7 @@ class Choice {
         whole_(demand_of(candidate.spec, candidate.spec.weights)) {}
 
   std::optional<Placement> choose() const {
-    if (auto fits = gentle()) {
+    if (auto fits = fitting()) {
       CAUSEWAY_DCHECK(fits->excess <= 1 && fits->victims.empty(), "it fits a slice as that is");
       return fits;
     }
@@ -105,7 +105,7 @@ class Choice {
            static_cast<double>(crosses.count) / node.link_share_max;
   }
 
-  std::optional<Placement> gentle() const;
+  std::optional<Placement> fitting() const;
   std::optional<Placement> evicting() const;
   std::optional<Placement> best_effort() const;
 
@@ -117,60 +117,60 @@ class Choice {
 
 // A slice that meets all limits as it is. The one where it was is looked at first: bounds are those
 // of the others.
-std::optional<Placement> Choice::gentle() const {
-  const auto bound = [&](std::size_t n) -> std::optional<Gentle> {
+std::optional<Placement> Choice::fitting() const {
+  const auto bound = [&](std::size_t n) -> std::optional<FittingRank> {
     const IndexNode& node = index_.node(n);
     const auto least = excess(node, node.now);
     if (!least || *least > 1) return std::nullopt;
-    return Gentle{soonest(node), /*busy=*/false, /*elsewhere=*/true,
-                  *least,        node.models,    index_.first_below(n)};
+    return FittingRank{soonest(node), /*busy=*/false, /*elsewhere=*/true,
+                       *least,        node.models,    index_.first_below(n)};
   };
-  const auto at = [&](SliceId id) -> std::optional<std::pair<Gentle, Placement>> {
+  const auto at = [&](SliceId id) -> std::optional<std::pair<FittingRank, Placement>> {
     const auto demand = fits_hard(fleet_, id, {}, candidate_);
     if (!demand) return std::nullopt;
     const double excess = fleet_.excess(id, {}, *demand);
     if (excess > 1) return std::nullopt;
     const SliceView& slice = fleet_.slice(id);
-    const Gentle rank{first_token(fleet_, candidate_, id),
-                      slice.requests > 0,
-                      id != candidate_.last,
-                      excess,
-                      std::ssize(slice.models),
-                      id};
+    const FittingRank rank{first_token(fleet_, candidate_, id),
+                           slice.requests > 0,
+                           id != candidate_.last,
+                           excess,
+                           std::ssize(slice.models),
+                           id};
     return std::pair(rank, Placement{id, {}, *demand, excess});
   };
   const SliceId last = candidate_.last;
-  return search<Gentle>(index_, bound, at, last.valid() ? at(last) : std::nullopt);
+  return search<FittingRank>(index_, bound, at, last.valid() ? at(last) : std::nullopt);
 }
 
 // No slice meets all limits as it is: one that does when others have gone.
 std::optional<Placement> Choice::evicting() const {
   const bool drains = candidate_.drains;
-  const auto bound = [&](std::size_t n) -> std::optional<Dearness> {
+  const auto bound = [&](std::size_t n) -> std::optional<EvictingRank> {
     const IndexNode& node = index_.node(n);
     const BackCost cost{drains ? node.drain_busy : node.go_busy,
                         drains ? node.drain_log : node.go_log};
     if (cost.busy > 1) return std::nullopt;
     const auto least = excess(node, drains ? node.drained : node.gone);
     if (!least || *least > 1) return std::nullopt;
-    return Dearness{cost, soonest(node), *least, node.models, index_.first_below(n)};
+    return EvictingRank{cost, soonest(node), *least, node.models, index_.first_below(n)};
   };
-  const auto at = [&](SliceId id) -> std::optional<std::pair<Dearness, Placement>> {
+  const auto at = [&](SliceId id) -> std::optional<std::pair<EvictingRank, Placement>> {
     auto placement = place_on(fleet_, id, candidate_, /*soft=*/true);
     if (!placement) return std::nullopt;
     const SliceView& slice = fleet_.slice(id);
-    const Dearness rank{cost_of(slice, *placement), first_token(fleet_, candidate_, id),
-                        placement->excess, std::ssize(slice.models), id};
+    const EvictingRank rank{cost_of(slice, *placement), first_token(fleet_, candidate_, id),
+                            placement->excess, std::ssize(slice.models), id};
     return std::pair(rank, std::move(*placement));
   };
   const SliceId last = candidate_.last;
-  return search<Dearness>(index_, bound, at, last.valid() ? at(last) : std::nullopt);
+  return search<EvictingRank>(index_, bound, at, last.valid() ? at(last) : std::nullopt);
 }
 
 // No slice meets all limits: the hard ones, and the soft ones as far as may be.
 std::optional<Placement> Choice::best_effort() const {
   const std::int64_t memory = candidate_.spec.memory_min.count;
-  const auto bound = [&](std::size_t n) -> std::optional<Effort> {
+  const auto bound = [&](std::size_t n) -> std::optional<BestEffortRank> {
     const IndexNode& node = index_.node(n);
     std::optional<double> least = excess(node, node.now);
     // Something has to go from those that lack memory or a place, and from no others.
@@ -179,15 +179,15 @@ std::optional<Placement> Choice::best_effort() const {
       if (without) least = std::min(least.value_or(*without), *without);
     }
     if (!least) return std::nullopt;
-    return Effort{*least, BackCost(), index_.first_below(n)};
+    return BestEffortRank{*least, BackCost(), index_.first_below(n)};
   };
-  const auto at = [&](SliceId id) -> std::optional<std::pair<Effort, Placement>> {
+  const auto at = [&](SliceId id) -> std::optional<std::pair<BestEffortRank, Placement>> {
     auto placement = place_on(fleet_, id, candidate_, /*soft=*/false);
     if (!placement) return std::nullopt;
-    const Effort rank{placement->excess, cost_of(fleet_.slice(id), *placement), id};
+    const BestEffortRank rank{placement->excess, cost_of(fleet_.slice(id), *placement), id};
     return std::pair(rank, std::move(*placement));
   };
-  return search<Effort>(index_, bound, at);
+  return search<BestEffortRank>(index_, bound, at);
 }
 
 class BandwidthPlacement final : public PlacementPolicy {

@@ -28,14 +28,14 @@ void DemandMeter::decay(Nanos now) {
 }
 
 void DemandMeter::arrived(Tokens prompt, Nanos now) {
-  CAUSEWAY_DCHECK(prompt >= Tokens(0), "a prompt has a length");
+  CAUSEWAY_DCHECK(prompt >= Tokens(0), "a prompt of a negative length");
   decay(now);
   arrivals_ += 1;
   prompts_ += static_cast<double>(prompt.count);
 }
 
 void DemandMeter::ended(Tokens output, Nanos now) {
-  CAUSEWAY_DCHECK(output >= Tokens(0), "an answer has a length");
+  CAUSEWAY_DCHECK(output >= Tokens(0), "an answer of a negative length");
   decay(now);
   ends_ += 1;
   outputs_ += static_cast<double>(output.count);

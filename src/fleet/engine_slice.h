@@ -26,7 +26,7 @@ class EngineSlice final : public FleetSlice {
   Result<AttachedModel> attach(const CatalogueEntry& entry, const ModelSource& source,
                                bool pinned) override;
   Status detach(ModelId model, Nanos timeout) override;
-  std::vector<RequestId> suspects() const override { return slice_.engine().struck(); }
+  std::vector<RequestId> suspects() const override { return slice_.engine().suspects(); }
   Bytes link_bytes() const override { return slice_.link_bytes(); }
   Nanos link_busy() const override { return slice_.link_busy(); }
 

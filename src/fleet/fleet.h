@@ -78,7 +78,7 @@ struct ModelStatus {
   std::int64_t requests_rotary = 0;   // whose KV is in host memory
   std::string last_error;             // of the last attempt to load
   std::int64_t loads_failed = 0;      // since the start
-  // Of the load into host memory; negative: not known, or no load is under way.
+  // How far the load into host memory is; negative: not known, or no load is under way.
   int load_percent = -1;
   bool pinned = false;
   bool attached = false;  // a slice has it attached, and brings its weights when they are needed

@@ -53,7 +53,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
       policy(std::move(policy_in)),
       view(spec.slices, std::move(spec.links)),
       random(options_in.seed) {
-  CAUSEWAY_CHECK(policy != nullptr && !spec.slices.empty(), "a fleet has slices and a policy");
+  CAUSEWAY_CHECK(policy != nullptr && !spec.slices.empty(), "a fleet without slices or a policy");
   for (ModelSpec& model : spec.models) {
     const ModelId id(std::ssize(models));
     Model& added = models.emplace_back();
@@ -62,7 +62,7 @@ FleetCore::State::State(FleetSpec spec, const FleetOptions& options_in,
   }
   for (const SliceSpec& slice : spec.slices) {
     CAUSEWAY_CHECK(slice.link.value < std::ssize(view.links()),
-                   "a slice's link is one of the fleet's");
+                   "a slice's link is not one of the fleet's");
     CAUSEWAY_CHECK(!options.moves || slice.models_max == 0,
                    "idle models that take nothing of a slice have no places to count");
     slices.emplace_back().spec = slice;
@@ -99,12 +99,12 @@ void FleetCore::State::touch(Model& model) {
 }
 
 FleetCore::State::Model& FleetCore::State::model_of(ModelId id) {
-  CAUSEWAY_CHECK(id.valid() && id.value < std::ssize(models), "a model of this fleet");
+  CAUSEWAY_CHECK(id.valid() && id.value < std::ssize(models), "a model that is not of this fleet");
   return models[static_cast<std::size_t>(id.value)];
 }
 
 FleetCore::State::Slice& FleetCore::State::slice_of(SliceId id) {
-  CAUSEWAY_CHECK(id.valid() && id.value < std::ssize(slices), "a slice of this fleet");
+  CAUSEWAY_CHECK(id.valid() && id.value < std::ssize(slices), "a slice that is not of this fleet");
   return slices[static_cast<std::size_t>(id.value)];
 }
 
@@ -187,7 +187,7 @@ void FleetCore::State::on(const RequestEnded& event) {
 void FleetCore::State::on(const LinkSeen& event) {
   constexpr double kNoticed = 0.02;
   CAUSEWAY_CHECK(event.link.valid() && event.link.value < std::ssize(meters),
-                 "a link of this fleet");
+                 "a link that is not of this fleet");
   RateMeter& meter = meters[static_cast<std::size_t>(event.link.value)];
   meter.see(event.moved, event.busy, now);
   const double counted = view.links()[static_cast<std::size_t>(event.link.value)].bytes_per_second;
@@ -330,7 +330,7 @@ void FleetCore::State::on(const Stopped&) {
 void FleetCore::State::on(const Woken&) {}
 
 void FleetCore::State::hold(Model& model, const RequestArrived& event) {
-  CAUSEWAY_DCHECK(!requests.contains(event.request), "a request is held once");
+  CAUSEWAY_DCHECK(!requests.contains(event.request), "a request is held twice");
   const Nanos onset = onset_of(event);
   model.onset = model.held.empty() ? onset : std::min(model.onset, onset);
   model.held.push_back(event.request);

@@ -15,7 +15,7 @@ std::string in_mib(Bytes bytes) {
   return std::to_string(bytes.count / mib(1).count) + " MiB";
 }
 
-// Of a limit: whole seconds where it has them.
+// The text of a limit: in seconds where these are whole, else in milliseconds.
 std::string in_words(Nanos time) {
   const bool whole = time.count % seconds(1).count == 0;
   return whole ? std::to_string(time / seconds(1)) + " s"

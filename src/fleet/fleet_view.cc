@@ -34,7 +34,8 @@ FleetView::FleetView(std::vector<SliceSpec> specs, std::vector<LinkSpec> links)
       index_(std::ssize(specs)) {
   for (SliceSpec& spec : specs) {
     const SliceId id(std::ssize(slices_));
-    CAUSEWAY_DCHECK(spec.link.value < std::ssize(links_), "a slice's link is one of the fleet's");
+    CAUSEWAY_DCHECK(spec.link.value < std::ssize(links_),
+                    "a slice's link is not one of the fleet's");
     if (spec.link.valid()) slices_of_link_[static_cast<std::size_t>(spec.link.value)].push_back(id);
     slices_.push_back({.spec = spec});
   }
@@ -47,7 +48,7 @@ void FleetView::set_up(SliceId id, bool up) {
 }
 
 void FleetView::set_slice(SliceId id, const SliceSpec& spec) {
-  CAUSEWAY_CHECK(id.valid() && id.value <= size(), "slices are numbered one after the other");
+  CAUSEWAY_CHECK(id.valid() && id.value <= size(), "slices are not numbered one after the other");
   CAUSEWAY_CHECK(spec.link.value < std::ssize(links_), "the links of a fleet stay the same");
   const bool added = id.value == size();
   if (added) slices_.emplace_back();
@@ -82,7 +83,7 @@ double FleetView::link_share(SliceId id) const {
   const LinkId link = slice(id).spec.link;
   if (!link.valid()) return Offer::kNone;
   const auto index = static_cast<std::size_t>(link.value);
-  CAUSEWAY_DCHECK(!slices_of_link_[index].empty(), "a slice is among those of its link");
+  CAUSEWAY_DCHECK(!slices_of_link_[index].empty(), "a slice that is not among those of its link");
   const double rate = links_[index].bytes_per_second;
   return rate > 0 ? rate / static_cast<double>(slices_of_link_[index].size()) : Offer::kNone;
 }

@@ -17,7 +17,7 @@ struct GenerationConfig {
 
 // kCorrupt names the field that is out of range, or says where the text is no JSON.
 Result<GenerationConfig> parse_generation_config(std::string_view text);
-// Of a model's directory. An absent file gives an empty config. Errors name the file.
+// Reads it from a model's directory. An absent file gives an empty config. Errors name the file.
 Result<GenerationConfig> load_generation_config(const std::filesystem::path& directory);
 
 }  // namespace causeway::fleet

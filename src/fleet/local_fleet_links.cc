@@ -11,7 +11,7 @@ constexpr Nanos kLookAtLinks = seconds(1);
 
 }  // namespace
 
-// Of slices that share a link the longest busy time counts: they bring weights at the same time,
+// Where slices share a link the longest busy time counts: they bring weights at the same time,
 // and more would make the link look slower than it is.
 LocalFleet::State::Outputs LocalFleet::State::look_at_links() {
   const Nanos now = clock_.now();

@@ -99,7 +99,7 @@ Event LocalFleet::State::reopen(const Resize& resize) {
   LayoutChange change;
   {
     const std::scoped_lock lock(mutex_);
-    CAUSEWAY_CHECK(change_, "slices are closed for a reason");
+    CAUSEWAY_CHECK(change_, "slices are closed for no reason");
     change = *change_;
     for (const SliceId id : resize.closing) {
       const FleetSlice& closing = slice(id);

@@ -121,7 +121,7 @@ Status LocalFleet::State::begin() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const CatalogueEntry& entry = *slots_[i].model.entry;
     CAUSEWAY_CHECK(entry.id == ModelId(static_cast<std::int64_t>(i)),
-                   "catalogue entries are numbered in order");
+                   "catalogue entries are not numbered in order");
     if (!by_name_.emplace(entry.name, i).second) {
       return invalid_argument("two models are named '" + entry.name + "'");
     }
@@ -159,7 +159,7 @@ const CatalogueEntry* LocalFleet::State::find(std::string_view name) const {
 
 std::size_t LocalFleet::State::index(ModelId model) const {
   const auto i = static_cast<std::size_t>(model.value);
-  CAUSEWAY_CHECK(i < slots_.size(), "a model of this catalogue");
+  CAUSEWAY_CHECK(i < slots_.size(), "a model that is not of this catalogue");
   return i;
 }
 
@@ -415,7 +415,7 @@ void LocalFleet::State::note_effort(ModelId model, const Route& route) {
       entry.name, route.slice.value, to_millis(route.predicted_tpot), to_millis(entry.slo.tpot));
 }
 
-// An error: the slice has not taken it, and it has ended. Of a slice that is lost the core is about
+// An error: the slice has not taken it, and it has ended. If the slice is lost the core is about
 // to hear, and the request goes on.
 Status LocalFleet::State::give(SliceId to, request::Request request, bool again) {
   const RequestId id = request.id;
@@ -568,7 +568,7 @@ LocalFleet::State::Outputs LocalFleet::State::hear() {
   return outputs;
 }
 
-// Of one slice that is lost, once, or that is back: its models are served by others meanwhile. The
+// The event of one slice that is lost, once, or is back: others serve its models meanwhile. The
 // last one is lost with the server, unless it comes back.
 std::optional<Event> LocalFleet::State::slice_news() {
   for (std::size_t i = 0; i < slices_.size(); ++i) {

@@ -225,7 +225,7 @@ class TestSlice final : public FleetSlice {
     --attached_;
     return {};
   }
-  std::vector<RequestId> suspects() const override { return engine_->struck(); }
+  std::vector<RequestId> suspects() const override { return engine_->suspects(); }
   Bytes link_bytes() const override { return Bytes(77); }
 
   engine::Engine& engine() { return *engine_; }

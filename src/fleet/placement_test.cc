@@ -34,7 +34,7 @@ PlacedModel placed(std::int64_t id, double giga, bool may_go = true, double cost
           .rate = once()};
 }
 
-// Of one place, whose memory keeps no weights.
+// Slices on one link with `models_max` places each, whose memory keeps no weights.
 std::vector<SliceSpec> slices_of(int slices, std::int64_t models_max = 1) {
   const SliceSpec slice{.link = LinkId(0),
                         .models_max = models_max,
@@ -135,7 +135,7 @@ TEST(BandwidthPlacement, WhatStaysOnTheSliceNeedNotCross) {
   EXPECT_EQ(fits->demand.crosses, Bytes(0));
 }
 
-// Of 10 GB each, over one link of 100 GB/s, whose half takes 20 ms for a GB. A request takes 50 ms.
+// One link of 100 GB/s, whose half takes 20 ms for a GB; slices of 10 GB. A request takes 50 ms.
 class FirstToken : public ::testing::Test {
  protected:
   FirstToken() { fleet_.set_request_work(0.05 * 1e12); }

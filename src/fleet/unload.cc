@@ -12,7 +12,7 @@ namespace {
 // As weights::ResidencyOptions::rate_decay: what is cheap to bring back is the same at both places.
 constexpr Nanos kDecay = seconds(60);
 
-// Of candidates in order.
+// Chooses among candidates, in their order.
 UnloadChoice choose(const auto& candidates, Bytes wanted) {
   UnloadChoice choice;
   std::vector<UnloadCandidate> chosen;

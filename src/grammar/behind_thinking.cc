@@ -49,7 +49,7 @@ class Thinking {
   }
 
   const ThinkingAnswer& answer() const { return answer_; }
-  // Of an answer that may yet begin with thinking; empty: it may not.
+  // The mask of an answer that may yet begin with thinking; empty: it may not.
   const TokenMask& start_mask() const { return start_mask_; }
   // Within thinking that ends with so many bytes of the closing mark.
   const TokenMask& mask_behind(std::size_t matched) const { return masks_[matched]; }

@@ -161,7 +161,7 @@ Status check_pattern(const std::string& pattern, const ConstraintLimits& limits)
   return invalid_argument("a pattern " + checked.error().message);
 }
 
-// Of a schema, or of a list of them.
+// Checks a schema, or a list of them.
 Status check_node(const Json& node, const ConstraintLimits& limits);
 
 Status check_member(const std::string& key, const Json& value, const ConstraintLimits& limits) {

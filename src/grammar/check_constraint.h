@@ -14,9 +14,9 @@ namespace causeway::grammar {
 struct ConstraintLimits {
   std::size_t bytes_max = std::size_t{64} << 10;
   int depth_max = 32;  // of a schema's JSON; of groups in expressions and grammars
-  // Of a counted repetition, and of a schema's minItems, maxLength and the like.
+  // The largest count of a repetition, and of a schema's minItems, maxLength and the like.
   std::int64_t count_max = 10'000;
-  // Of an expression, once its counted repetitions are written out, in characters beyond its own.
+  // How many characters writing out its counted repetitions may add to an expression.
   std::int64_t expanded_max = 20'000;
 };
 
@@ -24,7 +24,7 @@ struct ConstraintLimits {
 Status check_constraint(const request::ConstraintText& constraint,
                         const ConstraintLimits& limits = {});
 
-// Of a regular expression, or of a grammar's text (`quotes`: what stands in double quotes is
+// Checks a regular expression, or a grammar's text (`quotes`: what stands in double quotes is
 // literal).
 Status check_expression(std::string_view text, bool quotes, const ConstraintLimits& limits);
 

@@ -133,7 +133,7 @@ struct Reached {
   std::size_t followed = 0;
 };
 
-// Of any thread that may take long. False: they do not follow, or nothing can follow them.
+// Any thread; may take long. False: the steps do not match the grammar, or nothing can follow them.
 bool follow(Place& place, const Steps& steps, Reached& reached) {
   try {
     if (!place.matcher) place.matcher.emplace(place.grammar, std::nullopt, place.closes);

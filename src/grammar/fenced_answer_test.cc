@@ -113,7 +113,7 @@ class FencedAnswers : public ::testing::Test {
     return fenced_.constraint->begin(std::move(output));
   }
 
-  // Of tokens below 40; all of them when nothing is masked.
+  // The tokens below 40 that the mask refuses; none when nothing is masked.
   static std::set<TokenId> refused(request::TokenMatcher& matcher) {
     EXPECT_EQ(matcher.wait(Nanos(0)), MaskState::kReady);
     std::set<TokenId> out;

@@ -18,7 +18,7 @@ inline void set_bit(TokenMask& mask, TokenId token, bool allowed) {
   mask[at / 32] = allowed ? mask[at / 32] | bit : mask[at / 32] & ~bit;
 }
 
-// Of a vocabulary of so many tokens.
+// Masks of a vocabulary of `count` tokens.
 inline TokenMask no_tokens(std::size_t count) { return TokenMask((count + 31) / 32); }
 inline TokenMask all_tokens(std::size_t count) {
   TokenMask mask((count + 31) / 32, ~std::uint32_t{0});

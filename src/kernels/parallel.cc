@@ -9,7 +9,7 @@ namespace causeway::kernels {
 #ifdef _OPENMP
 int thread_count() { return std::max(1, omp_get_max_threads()); }
 
-// Of the calling thread's own settings: OpenMP keeps them by thread.
+// The setting is the calling thread's own: OpenMP keeps it by thread.
 void limit_threads(int threads) { omp_set_num_threads(std::max(1, threads)); }
 
 void run_parts(int parts, PartBody body) {

@@ -8,7 +8,7 @@
 
 namespace causeway::kernels {
 
-// Of `count` stages.
+// A place in a ring of `count` stages.
 struct RingCursor {
   uint32_t count;
   uint32_t stage = 0, phase = 0;
@@ -21,7 +21,7 @@ struct RingCursor {
   }
 };
 
-// Of as many as the compiler knows.
+// The same for a count that the compiler knows.
 template <uint32_t kCount>
 struct FixedRingCursor {
   uint32_t stage = 0, phase = 0;

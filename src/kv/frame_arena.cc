@@ -42,11 +42,6 @@ Bytes FrameArena::bytes() const {
   return range_.bytes() / range_.extents() * extents;
 }
 
-std::int64_t FrameArena::frames_that_fit(const device::Arena& arena, Bytes frame) {
-  if (!divides(frame, arena.extent_bytes())) return 0;
-  return arena.extent_bytes() / frame * arena.extents();
-}
-
 Bytes FrameArena::offset_of(FrameId frame) const {
   CAUSEWAY_CHECK(frame.value >= 0 && frame.value < frames_max_, "no such frame");
   return frame_ * frame.value;

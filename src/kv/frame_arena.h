@@ -33,9 +33,6 @@ class FrameArena {
   // outlive the frames.
   static Result<FrameArena> create(device::Device& device, const FrameArenaOptions& options);
 
-  // The number of frames that the device's arena could hold if nothing else used it.
-  static std::int64_t frames_that_fit(const device::Arena& arena, Bytes frame);
-
   // The most frames that there may ever be.
   std::int64_t frames_max() const { return frames_max_; }
   Bytes frame_bytes() const { return frame_; }

@@ -6,7 +6,7 @@
 namespace causeway::kv {
 
 FramePool::FramePool(std::int64_t frames, std::int64_t frames_max, bool keep) : keep_(keep) {
-  CAUSEWAY_CHECK(frames >= 0, "a KV cache cannot have a negative number of frames");
+  CAUSEWAY_CHECK(frames >= 0, "a KV cache of a negative number of frames");
   CAUSEWAY_CHECK(frames <= frames_max, "more KV frames than there may ever be");
   frames_.resize(static_cast<std::size_t>(frames_max));
   for (Frame& frame : frames_) frame.state = FrameState::kGone;
@@ -210,7 +210,7 @@ void FramePool::begin_fill(FrameId id, const PrefixHash& hash, StepId step) {
   Frame& frame = at(id);
   CAUSEWAY_CHECK(frame.state == FrameState::kReferenced && frame.references == 1,
                  "a block that is being filled has one owner");
-  CAUSEWAY_CHECK(!frame.indexed && !is_done(step), "a full block is immutable");
+  CAUSEWAY_CHECK(!frame.indexed && !is_done(step), "a full block is changed");
   frame.filling = step;
   frame.hash = hash;
 }

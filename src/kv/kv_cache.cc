@@ -22,7 +22,7 @@ KvCache::KvCache(const KvCacheOptions& options) : state_(std::make_unique<State>
 KvCache::~KvCache() = default;
 
 void KvCache::add_model(ModelId model, Tokens tokens_per_block) {
-  CAUSEWAY_CHECK(tokens_per_block.count >= 1, "a block holds at least one token");
+  CAUSEWAY_CHECK(tokens_per_block.count >= 1, "a block of less than one token");
   const bool added = state_->models.emplace(model, Model{tokens_per_block.count, 0}).second;
   CAUSEWAY_CHECK(added, "the KV cache knows this model already");
 }
@@ -99,7 +99,7 @@ void KvCache::State::use_frame(FrameId frame, const PrefixHash& hash) {
 }
 
 std::int64_t KvCache::frames_to_grow(RequestId sequence, Tokens total) const {
-  CAUSEWAY_CHECK(total.count >= 0, "a table cannot cover a negative number of tokens");
+  CAUSEWAY_CHECK(total.count >= 0, "a table is to cover a negative number of tokens");
   const Sequence& entry = state_->sequence(sequence);
   if (total.count == 0) return 0;
   const std::int64_t blocks = (total.count - 1) / entry.block_tokens + 1;

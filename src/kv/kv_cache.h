@@ -95,8 +95,8 @@ class KvCache {
   // The number of leading tokens of `tokens` that are in the cache now: whole blocks, and always
   // fewer than tokens.size(), because at least one token must be computed to have logits.
   Tokens match_prefix(ModelId model, std::span<const TokenId> tokens) const;
-  // Of the frames that match_prefix counts, those that are available now and would not be once
-  // open() references them.
+  // How many of the frames that match_prefix counts are available now and would not be once open()
+  // references them.
   std::int64_t cached_frames_of_prefix(ModelId model, std::span<const TokenId> tokens) const;
 
   // Opens a block table for a sequence, referencing the cached prefix of `tokens`; returns its

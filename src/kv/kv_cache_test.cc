@@ -323,7 +323,7 @@ using KvCacheDeathTest = KvCacheTest;
 TEST_F(KvCacheDeathTest, MisuseIsABug) {
   run(1, tokens_from(0, 8));
   EXPECT_DEATH(cache_.add_model(kModel, Tokens(4)), "knows this model already");
-  EXPECT_DEATH(cache_.add_model(ModelId(9), Tokens(0)), "at least one token");
+  EXPECT_DEATH(cache_.add_model(ModelId(9), Tokens(0)), "less than one token");
   EXPECT_DEATH(cache_.match_prefix(ModelId(9), {}), "does not know this model");
   EXPECT_DEATH(cache_.remove_model(kModel), "open sequences");
   EXPECT_DEATH(cache_.open(RequestId(1), kModel, {}), "open block table already");

@@ -14,7 +14,7 @@ constexpr int kGrowThreads = 2;
 
 Result<std::unique_ptr<TwinMemory>> TwinMemory::create(device::HostMemory& memory,
                                                        const TwinMemoryOptions& options) {
-  CAUSEWAY_CHECK(options.frame > Bytes(0), "frames have a size");
+  CAUSEWAY_CHECK(options.frame > Bytes(0), "frames without a size");
   if (options.bytes < options.frame) {
     return invalid_argument(std::to_string(options.bytes.count) +
                             " bytes of host memory for KV are less than one block of " +

@@ -11,7 +11,7 @@ namespace causeway::kv {
 TwinPool::TwinPool(std::int64_t twins, bool keep) : keep_(keep) { add(twins); }
 
 void TwinPool::add(std::int64_t count) {
-  CAUSEWAY_CHECK(count >= 0, "a pool cannot have a negative number of twins");
+  CAUSEWAY_CHECK(count >= 0, "a pool of a negative number of twins");
   TwinId next(size());
   twins_.resize(static_cast<std::size_t>(next.value + count));
   for (; next.value < size(); ++next.value) {

@@ -42,7 +42,7 @@ Result<Family> parse_family(const json& root) {
   return unsupported("architecture " + name + " is not served; served are: " + served);
 }
 
-// Of gate or up alone.
+// The width of gate or up alone.
 std::int64_t read_intermediate(Fields& fields, const FamilyTraits& traits) {
   const char* const name = "intermediate_size";
   if (!traits.counts_gate_and_up) return fields.integer(name, kWidthMax);

@@ -54,7 +54,7 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
-  // Of layers that are not global, whose RoPE is not scaled; nothing: all are alike.
+  // The base of layers that are not global, whose RoPE is not scaled; nothing: all are alike.
   std::optional<double> local_rope_theta = {};
   std::int64_t rotary_dim = 0;  // RoPE rotates so many elements of a head, the first; 0: all
   bool tied_embeddings = false;

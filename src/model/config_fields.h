@@ -112,7 +112,7 @@ class Fields {
   }
 
  private:
-  // Of several the first that is there, else the first.
+  // The model's own name of a field: of several the first that is there, else the first.
   const char* own_name(const char* name) const {
     const char* first = nullptr;
     for (const FieldName& field : names_) {

@@ -30,7 +30,7 @@ void add_moe(const MoeConfig& moe, const FamilyTraits& traits, ordered_json& roo
   root["mlp_only_layers"] = moe.dense_layers;
 }
 
-// Of which parse_config() makes rotary_dim again, by rounding down.
+// A factor from which parse_config() makes rotary_dim again, by rounding down.
 double rotary_factor(const ModelConfig& config) {
   const auto size = static_cast<double>(config.head_dim);
   const double factor = static_cast<double>(config.rotary_dim) / size;

@@ -151,7 +151,7 @@ class CudaForward::State {
     CAUSEWAY_ASSIGN(device::Piece piece, workspace_.constant(std::as_bytes(std::span(values))));
     return CudaArray<double>(std::move(piece));
   }
-  // Of steps of as many rows: which kernels attention takes.
+  // Tells steps of as many rows apart: which kernels attention takes.
   static std::int64_t kind_of(const StepShape& shape) {
     return (shape.long_context ? 2 : 0) + (shape.small_batch ? 1 : 0);
   }
@@ -258,7 +258,7 @@ class CudaForward::State {
         .experts_move = moves_experts(),
         .at_home = at_home};
   }
-  // Of attention's kernel for small batches; the driver is asked once.
+  // The cluster of attention's kernel for small batches; the driver is asked once.
   int cluster_of(std::int64_t sequences) {
     std::optional<int>& known = clusters_.at(static_cast<std::size_t>(sequences));
     if (!known) {
@@ -291,7 +291,7 @@ class CudaForward::State {
 
   CudaStep step_;  // that is being enqueued
   StepProgram program_;
-  // Of a program for weights that are all there: whether it embeds at home.
+  // Whether program_ embeds at home, if it is for weights that are all there; else nothing.
   std::optional<bool> settled_program_;
   std::vector<StepRange> ranges_;  // of a streamed model's step
   std::size_t next_range_ = 0;

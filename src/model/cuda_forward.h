@@ -45,7 +45,7 @@ struct CudaForwardOptions {
 struct CudaWeights {
   weights::PlacedWeights cached;     // bf16, in memory of the device
   weights::PlacedWeights home = {};  // the same in host memory; no base: never read there
-  // Of a model whose experts are cached one by one: `cached` lacks them, `home` has them.
+  // For a model whose experts are cached one by one: `cached` lacks them, `home` has them.
   weights::ExpertSlots slots = {};
 };
 
@@ -97,8 +97,8 @@ class CudaForward {
   // last layer), until the next step of the workspace begins.
   const std::byte* hidden() const;
 
-  // Of the last step, which has ended, of a model whose experts are cached one by one: how many
-  // tokens chose each, by layer that has experts and by expert. Else empty.
+  // How many tokens chose each expert in the last step, which has ended, by layer that has experts
+  // and by expert. Empty unless the model's experts are cached one by one.
   std::vector<std::uint32_t> take_experts_chosen();
 
  private:

@@ -32,7 +32,7 @@ constexpr std::int32_t kSequences = 160;
 constexpr std::int64_t kRows = 320;
 constexpr std::int64_t kPartsRows = kernels::gemm::kPartsRowsMax;  // beyond: no parts of a product
 
-// Of a step's logits, relative to what they should be.
+// Errors of a step's logits, relative to what they should be.
 struct Errors {
   double all = 0;
   double row = 0;  // of the worst row

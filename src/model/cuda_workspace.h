@@ -52,7 +52,7 @@ struct CudaNeeds {
 
 class CudaWorkspace {
  public:
-  // Of needs with the same limits and processors. Enqueues the zeroing of the kernels' workspaces
+  // For `needs` of the same limits and processors. Enqueues the zeroing of the kernels' workspaces
   // on `stream`. The device outlives the workspace. kResourceExhausted names the numbers.
   static Result<std::unique_ptr<CudaWorkspace>> create(device::Device& device,
                                                        const CudaNeeds& needs,

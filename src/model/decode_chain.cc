@@ -33,7 +33,7 @@ double elements_of(const weights::PlannedTensor& tensor) {
   return static_cast<double>(elements);
 }
 
-// Of a group's tensors, those that the link names.
+// Elements of those of the group's tensors that the link names.
 double elements_of(const weights::PlannedGroup& group, const Link& link) {
   double elements = 0;
   for (const auto& tensor : group.tensors) {

@@ -372,7 +372,7 @@ class HostForward::State {
   const weights::ExpertSlots slots_;                     // no base: experts lie with their layers
   std::vector<double> frequencies_, local_frequencies_;  // the latter empty: all layers are alike
 
-  // Of the step that runs.
+  // What belongs to the step that runs.
   weights::StepWeights where_;
   std::unique_lock<std::mutex>* computing_ = nullptr;  // of the step, if its caller has one
   std::int64_t tokens_ = 0;

@@ -32,7 +32,7 @@ class HostForward {
   // memory outlives the object, the layouts need not.
   HostForward(ModelConfig config, const weights::PlacedWeights& cached,
               const weights::PlacedWeights& home);
-  // Of a model whose experts are cached one by one: `cached` lacks them, and they are read in
+  // For a model whose experts are cached one by one: `cached` lacks them, and they are read in
   // `slots` or at `home`.
   HostForward(ModelConfig config, const weights::PlacedWeights& cached,
               const weights::PlacedWeights& home, const weights::ExpertSlots& slots);
@@ -56,11 +56,11 @@ class HostForward {
   Status run(const request::Batch& batch, const KvMemory& kv, std::span<float> logits) {
     return run(batch, kv, {}, logits);
   }
-  // Of the last step's rows of logits: [rows, hidden], f32, what the head has read (the final norm
+  // What the head has read for the last step's rows of logits: [rows, hidden], f32 (the final norm
   // of the last layer). Until the next run().
   std::span<const float> hidden() const;
-  // Of the last step of a model whose experts are cached one by one: how many tokens chose each, by
-  // layer that has experts and by expert. Else empty.
+  // How many tokens chose each expert in the last step, by layer that has experts and by expert.
+  // Empty unless the model's experts are cached one by one.
   std::span<const std::uint32_t> experts_chosen() const;
 
  private:

@@ -22,7 +22,7 @@ class Group {
     const bool fits =
         rows == 1 ? view.rows * view.cols == cols : view.rows == rows && view.cols == cols;
     CAUSEWAY_CHECK(fits, name_ + "." + std::string(tensor) + " has another shape than the config");
-    CAUSEWAY_CHECK(view.dtype != DType::kF16, "weights on the CPU are F32 or BF16");
+    CAUSEWAY_CHECK(view.dtype != DType::kF16, "weights on the CPU that are neither F32 nor BF16");
     return {view.data, view.dtype};
   }
   bool has(std::string_view tensor) const { return placed_.has(name_, tensor); }

@@ -10,7 +10,7 @@
 
 namespace causeway::model {
 
-// Of one layer; what the config does not have is absent.
+// The weights of one layer; what the config does not have is absent.
 struct LayerWeights {
   kernels::WeightsRef input_norm;  // [hidden]
   kernels::WeightsRef qkv;         // [(heads + 2 kv_heads) × head_dim][hidden]

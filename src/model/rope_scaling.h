@@ -41,7 +41,7 @@ struct RopeScaling {
   std::vector<double> long_factor = {};
 };
 
-// Of the pairs of dimensions that are rotated, radians a token: all head_dim / 2, or the first.
+// Radians a token for each pair of dimensions that is rotated: all head_dim / 2, or the first.
 // kLongRope: a served model has one set of frequencies, for its keys are kept; that for long
 // contexts if max_position is larger than the original context.
 std::vector<double> rope_frequencies(const ModelConfig& config);

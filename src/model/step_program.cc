@@ -131,7 +131,7 @@ class Maker {
     return {};
   }
 
-  // Of more rows than these L2 has written most of the buffer to HBM by the time of the next norm.
+  // For more rows than these L2 has written most of the buffer to HBM by the time of the next norm.
   step::Drop drop_of(StepBuffer buffer, std::int64_t columns) const {
     constexpr std::int64_t kDiscardRowsMax = 256;
     return {buffer, Bytes(shape_.rows <= kDiscardRowsMax ? shape_.rows * columns * 2 : 0)};

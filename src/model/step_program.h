@@ -129,7 +129,7 @@ struct Activate {};
 struct CapLogits {};
 
 // out = x · weightᵀ and what the plan's request adds; a residual is out itself. With a norm inside
-// x is the residual stream, and `gains` the norm's weight. Of a weight at home `home` is its plan's
+// x is the residual stream, `gains` the norm's weight. For a weight at home `home` is its plan's
 // index in the program, and of `plan` only the request counts.
 struct Product {
   StepWeight weight = StepWeight::kQkv;

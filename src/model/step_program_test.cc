@@ -20,7 +20,7 @@ using kernels::gemm::CudaShare;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of published models, their layers but two.
+// Published models with two layers each.
 ModelConfig llama_8b() {
   ModelConfig c;
   c.hidden = 4096;
@@ -275,8 +275,8 @@ TEST(StepProgram, LlamaReadsAPrompt) {
                           "last norm", "head rows >"));
 }
 
-// Beside a chunk: its rows are prepared by a launch of their own. Of down's parts the norm behind
-// drops what it adds: the library's gate and up cannot.
+// Beside a chunk: its rows are prepared by a launch of their own. The norm behind drops the
+// parts of down that it adds: the library's gate and up cannot.
 TEST(StepProgram, LlamaDecodesBesideAChunk) {
   const StepShape mixed{.rows = 200, .slots = 41, .decode = 40, .sampled = 40};
   EXPECT_THAT(sequence(llama_8b(), mixed),
@@ -343,7 +343,7 @@ TEST(StepProgram, ExpertsThatMove) {
   EXPECT_TRUE(std::holds_alternative<step::CountExperts>(program.instructions.back()));
 }
 
-// Of the test's thread alone.
+// A semaphore that only the test's thread uses.
 class Counter final : public device::Semaphore {
  public:
   std::uint32_t value() const override { return 0; }
@@ -385,7 +385,7 @@ TEST_F(StagedTest, TheStreamWaitsAndTheHostStaysClose) {
   EXPECT_EQ(ahead[9], "waits 2");
 }
 
-// Of layers at home: each product has a plan, which like layers share; nothing is left in parts,
+// Each product of a layer at home has a plan, which like layers share; nothing is left in parts,
 // and no norm is inside.
 TEST_F(StagedTest, LayersAtHomeAreMultipliedThere) {
   ModelConfig config = llama_8b();

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using weights::WeightPlace;
 using weights::WeightView;
 
-// Of the test's thread alone.
+// A semaphore that only the test's thread uses.
 class Counter final : public device::Semaphore {
  public:
   std::uint32_t value() const override { return value_; }

@@ -15,7 +15,7 @@ Bytes decode_weight_bytes_of(const ModelConfig& config, DType storage, double ex
 
 std::int64_t sparse_layers(const ModelConfig& config);
 
-// Of a prompt: two operations a weight of the layers and token (of experts: those chosen), the head
+// A prompt's operations: two a weight of the layers and token (of experts: those chosen), the head
 // for the last token, and the causal half of attention's two products.
 double prefill_operations(const ModelConfig& config, std::int64_t tokens);
 

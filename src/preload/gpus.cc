@@ -45,7 +45,7 @@ Status Gpus::add(int ordinal, int count, const GpusOptions& options, const Clock
   CAUSEWAY_DCHECK(ordinal >= 0 && ordinal < count, "no such GPU");
   gpu.relays = gpu.relays && !peers.empty();
   const Bytes staging = gpu.relays ? kExtent * (options.staging / kExtent) : Bytes(0);
-  CAUSEWAY_DCHECK(!gpu.relays || staging >= kExtent, "a relay has staging memory");
+  CAUSEWAY_DCHECK(!gpu.relays || staging >= kExtent, "a relay without staging memory");
   CAUSEWAY_ASSIGN(
       auto memory,
       device::reserve_cuda_arena(

@@ -213,7 +213,7 @@ Status RawStream::record(device::Event& event) {
   CAUSEWAY_TRY(keep(gpus_.call(at_.link, "cuEventRecord", [&] {
     return gpus_.native().api.cuEventRecord(native, at_.native);
   })));
-  CAUSEWAY_DCHECK(native != nullptr, "an event was made");
+  CAUSEWAY_DCHECK(native != nullptr, "an event that was not made");
   own.last_ = {at_.link, native};
   own.failure_ = failure_.first();
   return {};
@@ -254,7 +254,7 @@ RawDevice::RawDevice(Gpus& gpus, int link, std::unique_ptr<device::ArenaMemory> 
                      Bytes staging, Bytes extent, bool relays)
     : gpus_(gpus), link_(link), arena_(std::move(memory), staging / extent, extent) {
   CAUSEWAY_DCHECK(extent * (staging / extent) == staging, "staging memory is whole extents");
-  CAUSEWAY_DCHECK(!relays || staging > Bytes(0), "a relay has staging memory");
+  CAUSEWAY_DCHECK(!relays || staging > Bytes(0), "a relay without staging memory");
   capabilities_.name = "link " + std::to_string(link);
   capabilities_.arena_bytes = staging;
   capabilities_.extent_bytes = extent;

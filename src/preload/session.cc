@@ -31,7 +31,7 @@ constexpr Nanos kSuspicious = millis(100);
 
 Bytes total_of(std::span<const CopyCall> copies) {
   Bytes total;
-  CAUSEWAY_DCHECK(!copies.empty(), "a call copies something");
+  CAUSEWAY_DCHECK(!copies.empty(), "a call that copies nothing");
   for (const CopyCall& copy : copies) total += Bytes(static_cast<std::int64_t>(copy.bytes));
   return total;
 }
@@ -191,7 +191,7 @@ Status Session::make_own_streams() {
   }
   CAUSEWAY_DCHECK(std::ssize(rescue_streams_) == gpus_->count() &&
                       rescue_streams_.size() == copy_streams_.size(),
-                  "each link has a stream for rescues and one for copies");
+                  "a link without a stream for rescues or for copies");
   return {};
 }
 
@@ -408,7 +408,7 @@ void Session::give_up_place(bool hold) {
 }
 
 bool Session::wait_until_none(const std::atomic<int>& count, Nanos timeout) {
-  CAUSEWAY_DCHECK(timeout >= Nanos(0), "a wait has a length");
+  CAUSEWAY_DCHECK(timeout >= Nanos(0), "a wait of a negative length");
   if (count.load() == 0) return true;
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::nanoseconds(timeout.count),

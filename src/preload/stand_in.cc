@@ -20,7 +20,7 @@ class ValueStandIn final : public StandIn {
   std::string_view name() const override { return "value"; }
 
   Status place(CUstream_st* stream, const FlagUse& use, bool hold) override {
-    CAUSEWAY_DCHECK(!use.started(), "a use of a pair is placed once");
+    CAUSEWAY_DCHECK(!use.started(), "a use of a pair is placed twice");
     std::array<CudaMemoryOperation, 2> operations;
     operations[0].operation = kCudaWriteValue32;
     operations[0].address = address_of(use.pair->started);
@@ -50,7 +50,7 @@ class KernelStandIn final : public StandIn {
   std::string_view name() const override { return "kernel"; }
 
   Status place(CUstream_st* stream, const FlagUse& use, bool hold) override {
-    CAUSEWAY_DCHECK(!use.started(), "a use of a pair is placed once");
+    CAUSEWAY_DCHECK(!use.started(), "a use of a pair is placed twice");
     auto argument = std::make_unique<FlagUse>(use);
     int result = native_.cuLaunchHostFunc(stream, start, argument.get());
     if (result != device::kCudaSuccess) {

@@ -13,7 +13,7 @@ namespace causeway::preload {
 class Statistics {
  public:
   void count(Verdict verdict, Bytes bytes) {
-    CAUSEWAY_DCHECK(bytes >= Bytes(0), "counts only grow");
+    CAUSEWAY_DCHECK(bytes >= Bytes(0), "a count has become smaller");
     Row& row = rows_[static_cast<std::size_t>(verdict)];
     row.calls.fetch_add(1, std::memory_order_relaxed);
     row.bytes.fetch_add(bytes.count, std::memory_order_relaxed);

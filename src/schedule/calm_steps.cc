@@ -26,7 +26,7 @@ bool Scheduler::only_decodes(const Decision& decision) const {
   return std::ssize(decision.runs) == state.running_total && state.gives_tokens(decision);
 }
 
-bool Scheduler::take_turns(const Decision& first, const Decision& second) const {
+bool Scheduler::alternate(const Decision& first, const Decision& second) const {
   const State& state = *state_;
   if (varies_with_time()) return false;
   if (state.put_off || state.waiting_total > 0 || state.streamed > 0) return false;

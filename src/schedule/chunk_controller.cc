@@ -79,8 +79,8 @@ Nanos StepCost::of(const StepLoad& load) const {
 ChunkController::ChunkController(const ChunkOptions& options, const StepCost& cost, Tokens most)
     : options_(options), cost_(cost), most_(std::min(most, kMost)) {
   CAUSEWAY_CHECK(check_chunk(options).ok(), "the chunk controller's options are out of range");
-  CAUSEWAY_CHECK(cost.known() && cost.of(Tokens(1)) > Nanos(0), "steps take time");
-  CAUSEWAY_CHECK(most.count >= 1, "a step needs room for a token");
+  CAUSEWAY_CHECK(cost.known() && cost.of(Tokens(1)) > Nanos(0), "steps that take no time");
+  CAUSEWAY_CHECK(most.count >= 1, "a step without room for a token");
   for (const Tokens size : chunk_sizes(options.least, most_)) classes_.push_back({.tokens = size});
 }
 

@@ -240,7 +240,7 @@ TEST(ChunkController, LearnsBeyondATable) {
   const StepLoad load{.prompt = Tokens(100), .decodes = Tokens(8)};
   for (int i = 0; i < 30; ++i) chunks.measured(load, millis(30));
   EXPECT_NEAR(to_millis(chunks.predicted(load)), 30, 0.01);
-  // Of another class: what the table lacks is not more for more tokens.
+  // In another class what the table lacks does not grow with the number of tokens.
   EXPECT_NEAR(to_millis(chunks.predicted(Tokens(8192))), 100 + 5, 0.01);
 }
 

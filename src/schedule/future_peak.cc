@@ -7,7 +7,7 @@
 namespace causeway::schedule {
 
 void LengthHistory::record(Tokens output) {
-  CAUSEWAY_DCHECK(window_ > 0 && output.count >= 0, "an answer has a length");
+  CAUSEWAY_DCHECK(window_ > 0 && output.count >= 0, "an answer of a negative length");
   if (std::ssize(recent_) < window_) {
     recent_.push_back(output);
   } else {
@@ -23,7 +23,7 @@ Tokens LengthHistory::longer_than(Tokens output, double quantile, Tokens otherwi
   const auto first = std::upper_bound(sorted_.begin(), sorted_.end(), output);
   const auto longer = static_cast<double>(sorted_.end() - first);
   if (longer == 0) return otherwise;
-  CAUSEWAY_DCHECK(quantile >= 0 && quantile < 1, "a quantile is below 1");
+  CAUSEWAY_DCHECK(quantile >= 0 && quantile < 1, "a quantile that is not below 1");
   return first[static_cast<std::ptrdiff_t>(quantile * longer)];
 }
 

@@ -49,7 +49,7 @@ Status check_limits(const BudgetLimits& limits) {
 }
 
 RotationBudget rotation_budget(const LinkFacts& facts, const BudgetLimits& limits) {
-  CAUSEWAY_CHECK(facts.frame > Bytes(0), "frames have a size");
+  CAUSEWAY_CHECK(facts.frame > Bytes(0), "frames without a size");
   CAUSEWAY_CHECK(check_limits(limits).ok(),
                  "B_xfer is a share of the frames of at most a half: twice as much is kept free");
   if (!moves(facts.out_rate) || !moves(facts.in_rate)) return {};

@@ -13,7 +13,7 @@
 namespace causeway::schedule {
 
 void FrameReferences::reset(std::int64_t frames) {
-  CAUSEWAY_DCHECK(frames >= 0, "a pool cannot have a negative number of frames");
+  CAUSEWAY_DCHECK(frames >= 0, "a pool of a negative number of frames");
   counts_.assign(static_cast<std::size_t>(frames), 0);
 }
 
@@ -43,8 +43,8 @@ Scheduler::State::State(const Options& options_in, std::unique_ptr<Policy> polic
   } else {
     traits = policy->traits();
   }
-  CAUSEWAY_CHECK(options.tokens_per_step_max >= 1, "a step needs room for a token");
-  CAUSEWAY_CHECK(options.running_max >= 1, "at least one sequence must be allowed to run");
+  CAUSEWAY_CHECK(options.tokens_per_step_max >= 1, "a step without room for a token");
+  CAUSEWAY_CHECK(options.running_max >= 1, "no sequence may run");
   // Every running sequence gets a token of its model's step.
   options.running_max = std::min(options.running_max, options.tokens_per_step_max);
 }
@@ -120,7 +120,7 @@ Scheduler::Scheduler(const Options& options, std::unique_ptr<Policy> policy)
 Scheduler::~Scheduler() = default;
 
 void Scheduler::add_model(ModelId model, Tokens tokens_per_block, bool streamed, double alpha) {
-  CAUSEWAY_CHECK(model.valid() && tokens_per_block.count >= 1, "a model needs an id and a block");
+  CAUSEWAY_CHECK(model.valid() && tokens_per_block.count >= 1, "a model without an id or a block");
   CAUSEWAY_CHECK(check_alpha(alpha).ok(), "alpha is out of its range");
   auto& queues = state_->queues;
   auto& free = state_->unused;
@@ -174,7 +174,8 @@ SequenceFacts facts_of(const NewSequence& sequence) {
 }  // namespace
 
 Handle Scheduler::add(const NewSequence& sequence) {
-  CAUSEWAY_CHECK(sequence.tokens != nullptr && !sequence.tokens->empty(), "a sequence has tokens");
+  CAUSEWAY_CHECK(sequence.tokens != nullptr && !sequence.tokens->empty(),
+                 "a sequence without tokens");
   ModelQueue& queue = state_->queue_of(sequence.model);
   const SlotIndex index = state_->table.add();
   Slot& slot = state_->table[index];

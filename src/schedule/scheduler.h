@@ -216,10 +216,10 @@ class Scheduler {
   // decisions would be the same until a request arrives or ends, or frames are lacking. For callers
   // that take several steps at once.
   bool only_decodes(const Decision& decision) const;
-  // The same of the decisions in flight for two models, one each, which then take turns: A and B
+  // The same of the decisions in flight for two models, one each, which then alternate: A and B
   // are followed by B, A, A, B, B and so on. Of two models of which one runs and the other's step
   // has just ended, the latter was stepped last.
-  bool take_turns(const Decision& first, const Decision& second) const;
+  bool alternate(const Decision& first, const Decision& second) const;
   // Whether a decision depends on the time at which it is made.
   bool varies_with_time() const;
   // Has the effect of `times` more steps like this one, which is in flight, the last of them ending

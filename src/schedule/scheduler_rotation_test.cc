@@ -493,7 +493,7 @@ TEST(Rotation, SeveralModelsTakeTurnsAndDisplaceEachOther) {
   EXPECT_GE(steps[kA.value], 30);
 }
 
-// Of two models in HBM the one whose requests may wait longer for a token is stepped less often.
+// The one of two models in HBM whose requests may wait longer for a token is stepped less often.
 TEST(Rotation, AModelIsSteppedByTheLagOfItsRequests) {
   RotaryOptions options = options_for(PolicyKind::kRotary, 64);
   options.steps_in_flight = 1;

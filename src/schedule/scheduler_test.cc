@@ -63,7 +63,7 @@ TEST(Scheduler, CutsAPromptIntoChunksAndMixesThemWithDecodes) {
   expect_intact(harness);
 }
 
-// Of 8 rows of logits one is the decode's; of the other places half are lent.
+// One of 8 rows of logits is the decode's; half of the other places are lent.
 TEST(Scheduler, ScoredPromptsHaveHalfOfTheRowsThatNobodyNeeds) {
   Small harness(64, 64, 8);
   harness.add(1, kA, 4, 20);

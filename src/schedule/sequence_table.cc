@@ -17,7 +17,7 @@ SlotIndex SequenceTable::add() {
     index = free_.back();
     free_.pop_back();
   }
-  CAUSEWAY_DCHECK(!(*this)[index].live && heap_place(index) < 0, "a free slot holds no sequence");
+  CAUSEWAY_DCHECK(!(*this)[index].live && heap_place(index) < 0, "a free slot holds a sequence");
   (*this)[index] = Slot();
   (*this)[index].live = true;
   return index;

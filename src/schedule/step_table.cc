@@ -43,7 +43,7 @@ Nanos StepTable::of(const StepLoad& load) const {
 }
 
 const StepTable* ChunkProfile::find(std::string_view shape, int processors) const {
-  CAUSEWAY_CHECK(!shape.empty() && processors >= 1, "a slice has processors");
+  CAUSEWAY_CHECK(!shape.empty() && processors >= 1, "a slice without processors");
   for (const ShapeTable& one : tables) {
     if (one.processors == processors && one.shape == shape) return &one.table;
   }
@@ -60,7 +60,7 @@ const StepTable* ChunkProfile::find_largest(std::string_view shape) const {
 }
 
 std::vector<Tokens> chunk_sizes(Tokens least, Tokens most) {
-  CAUSEWAY_CHECK(least.count >= 1 && most.count >= 1, "a chunk has a token");
+  CAUSEWAY_CHECK(least.count >= 1 && most.count >= 1, "a chunk without a token");
   std::vector<Tokens> sizes;
   for (Tokens size = least; size < most; size = size * 2) {
     sizes.push_back(size);

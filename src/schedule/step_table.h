@@ -57,7 +57,7 @@ struct ChunkProfile {
   bool empty() const { return tables.empty(); }
   // nullptr: it is not among them.
   const StepTable* find(std::string_view shape, int processors) const;
-  // Of the slice with most processors.
+  // The table of the slice with most processors.
   const StepTable* find_largest(std::string_view shape) const;
 };
 

@@ -3,7 +3,7 @@
 //
 //   lag(now) = slope × max(0, now − onset)          (SuperInfer's VLT of waiting and rotary)
 //
-// Of two with the same slope the earlier onset leads at all times. There is therefore one heap for
+// With the same slope, the earlier onset leads at all times. There is therefore one heap for
 // each slope, whose order does not depend on `now`, and the leader is the best of the heaps' tops.
 // Tiers have precedence over lags: a member of a higher tier leads whatever the lags are.
 //

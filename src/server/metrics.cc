@@ -45,7 +45,7 @@ const Buckets& length_buckets() {
   return buckets;
 }
 
-// Of the parameter `n`.
+// Buckets for the parameter `n`.
 const Buckets& choices_buckets() {
   static const Buckets buckets = {1, 2, 5, 10, 20};
   return buckets;
@@ -317,7 +317,7 @@ struct ModelSeries {
   std::array<Counter*, kEndings.size()> endings{};
 };
 
-// Of the whole fleet.
+// Series of the whole fleet.
 struct CopySeries {
   explicit CopySeries(Families& all)
       : usage(all.kv_host_usage.Add({})),

@@ -123,7 +123,7 @@ class MetricsOfRequests : public ServerTest {
   double lag(const std::string& part, const std::string& at) {
     return value("slo_lag_seconds_" + part + R"({at=")" + at + R"(",model_name="tiny"})");
   }
-  // Of targets of 1 s and 100 ms.
+  // A request ends whose targets are 1 s and 100 ms.
   void end(Finished measured) {
     measured.slo = {.ttft = seconds(1), .tpot = millis(100)};
     metrics_->finished(*fleet->catalogue().front(), measured);

@@ -1,6 +1,6 @@
 // Whether requests that generate are held back: from a `/sleep` that pauses them to `/wake_up`.
 //
-//   admin ── begin() ──▶ Pause ◀── enter(), may_go_on() ── generations
+//   admin ── begin() ──▶ Pause ◀── kind(), enter(), leave() ── generations
 //            wait until none is in the fleet
 //
 // A generation that is in the fleet looks here whenever its connection wakes; connections wake on

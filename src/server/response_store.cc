@@ -9,7 +9,7 @@
 namespace causeway::server {
 
 ResponseStore::ResponseStore(const ResponseStoreOptions& options) : options_(options) {
-  CAUSEWAY_CHECK(options.bytes_max == 0 || options.random, "ids need random bits");
+  CAUSEWAY_CHECK(options.bytes_max == 0 || options.random, "ids without random bits");
 }
 
 std::string ResponseStore::make_id() {

@@ -80,7 +80,7 @@ class Server::Impl final : public engine::OutputSink {
   std::uint16_t admin_port() const { return admin_listener_.port; }
 
  private:
-  // Of a worker's thread, once started; nullopt: there is none.
+  // A worker's thread owns the acceptor once started; nullopt: there is none.
   struct Listener {
     std::optional<tcp::acceptor> acceptor;
     std::uint16_t port = 0;

@@ -34,7 +34,7 @@ namespace causeway::server {
 
 struct ServerLimits {
   std::size_t body_bytes_max = std::size_t{8} << 20;
-  // Of all bodies above 64 KiB together, while they are read and prepared; beyond it: 503.
+  // The most that all bodies above 64 KiB take, while they are read and prepared; beyond it: 503.
   std::int64_t bodies_bytes_max = std::int64_t{1} << 30;
   std::size_t header_bytes_max = std::size_t{16} << 10;
   // Beyond it the connection that has been idle for longest is closed; if none is idle, the new one

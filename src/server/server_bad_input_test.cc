@@ -146,6 +146,9 @@ TEST_F(BadInput, MissingTemplate) {
   const Answer answer = chat();
   EXPECT_EQ(answer.status, 400);
   EXPECT_NE(answer.body.find("no chat_template.jinja"), std::string::npos) << answer.body;
+  EXPECT_NE(answer.body.find("use /v1/completions, or give the server a template"),
+            std::string::npos)
+      << answer.body;
   EXPECT_EQ(completion(R"("prompt":"a")").status, 200);
 }
 

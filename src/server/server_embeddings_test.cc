@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "server/api/embeddings.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 #include "text/base64.h"
 
@@ -22,7 +22,7 @@ class ServerEmbeddings : public ServerTest {
  protected:
   void start_embedding() {
     start();
-    // Of each input: its length in front, so that none passes for another.
+    // Each input's embedding has its length in front, so that none passes for another.
     fleet->on_submit = [this](const request::Request& request) -> Result<Script> {
       most_ = std::max(most_, fleet->running() + 1);
       Script script;

@@ -5,7 +5,7 @@
 
 #include "fleet/local_fleet.h"
 #include "fleet/testing/idle_slice.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server::server_loading_test {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server::server_prompt_logprobs_test {

@@ -1,6 +1,6 @@
 // What a thinking model thinks, over the wire: parted from its answer, whole and streamed.
 #include "grammar/compile.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server::server_reasoning_test {
@@ -50,7 +50,7 @@ class Reasoning : public ServerTest {
     return parsed(answer.body);
   }
   json message_of(const std::string& more = "") { return body_of(more)["choices"][0]["message"]; }
-  // Of a stream: {reasoning, content, calls: number, tokens: of log-probabilities, usage}. No piece
+  // A stream as {reasoning, content, calls: number, tokens: of log-probabilities, usage}. No piece
   // of content comes before the last of reasoning.
   json streamed(const std::string& more = "") {
     const std::string stream = R"("stream":true,"stream_options":{"include_usage":true})";

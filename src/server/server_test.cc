@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server::server_test {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "request/banned_words.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/fixture.h"
 
 namespace causeway::server::server_tokens_test {

@@ -24,7 +24,7 @@ class TracesTest : public testing::ServerTest {
   TracesTest() {
     options.traces = {.endpoint = collector.endpoint(), .seed = 5, .period = millis(5)};
   }
-  // Of the `count` requests that have been sent, once they are there.
+  // All spans, once those of so many requests are there.
   std::vector<json> spans(std::size_t requests = 1) {
     std::vector<json> all;
     for (std::size_t batches = 1; roots(all) < requests; ++batches) {

@@ -50,7 +50,7 @@ Result<ModelShape> shape_of(const std::string& name, const model::ModelConfig& c
 
 namespace {
 
-// Of the experts that a uniform router chooses, those that have no slot once all slots are taken.
+// The share of the experts chosen by a uniform router that have no slot once all slots are taken.
 double missed_share(const ModelShape& shape) {
   if (!shape.cached.experts) return 0;
   const weights::ExpertPlan& plan = *shape.cached.experts;

@@ -181,7 +181,7 @@ bool FleetSimulation::leaves(const fleet::Route& route) {
   if (!fits || arrival.prompt < Tokens(1) || arrival.output < Tokens(1)) return false;
   const auto index = static_cast<std::size_t>(route.slice.value);
   const StepBounds& bounds = bounds_of(arrival.model, index);
-  // Of its tokens two may come at once.
+  // Two of its tokens may come at once.
   const std::int64_t steps = std::max<std::int64_t>(0, arrival.output.count - 2);
   return slices_.leave(index,
                        {.request = route.request,
@@ -219,7 +219,7 @@ void FleetSimulation::apply(const fleet::Route& route) {
   if (!request) return tell(fleet::RequestEnded{route.request});  // it had ended
   const std::int32_t attempt = request->attempt;
   const Status taken = to.submit(std::move(*request));
-  // Of a slice that is lost the fleet is about to hear.
+  // The fleet is about to hear of a slice that is lost.
   if (taken.ok() || (resumes_ && routed_.goes_on(route.request, attempt))) return;
   if (resumes_) (void)routed_.forget(route.request);
   refused(route.request, request::FinishReason::kError, taken.error());

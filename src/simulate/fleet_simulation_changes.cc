@@ -107,7 +107,7 @@ void FleetSimulation::lose(const SliceLoss& loss) {
   place.back_at = loss.back ? now + *loss.back : kNever;
   engine::EngineCore& core = slices_.ask(index).core();
   core.lose("simulated: the slice died");
-  place.suspects = core.struck();
+  place.suspects = core.suspects();
   std::vector<request::Output> outputs = core.take_outputs();
   close(place, index);
   for (request::Output& output : outputs) {
@@ -200,7 +200,7 @@ bool FleetSimulation::begin_resize(const MachineResize& change) {
     if (!places_[i].open || places_[i].machine != change.machine) continue;
     wanted.slices.emplace_back(static_cast<std::int64_t>(i));
   }
-  CAUSEWAY_CHECK(!wanted.slices.empty(), "a machine always has slices");
+  CAUSEWAY_CHECK(!wanted.slices.empty(), "a machine without slices");
   resizing_ = Resizing{change, {}, {}};
   tell(wanted);
   if (core_.resizing()) return true;

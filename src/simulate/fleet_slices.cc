@@ -256,7 +256,7 @@ void FleetSlices::begin_round(Nanos now) {
   now_ = now;
   started_ = false;
   behind_ = now;
-  // Of some it was only known that nothing comes of them before now.
+  // For some slices it was only known that nothing comes of them before now.
   early_.clear();
   due_.each_due(now, [&](std::int64_t i) {
     const auto index = static_cast<std::size_t>(i);

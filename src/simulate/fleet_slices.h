@@ -44,7 +44,7 @@ namespace causeway::simulate {
 
 class FleetSlices {
  public:
-  // Of a request whose end was known before, the output has no more than that. Where there is a
+  // The output of a request whose end was known before has no more than that. Where there is a
   // recorder, it has got what the outputs say.
   using Told = std::function<void(request::Output&, Nanos at)>;
   // Makes the request of this id. Called on any thread.
@@ -123,7 +123,7 @@ class FleetSlices {
     bool had_turn = false;  // the slice had had its turn in that round
   };
 
-  // Of a slice. The second thread looks at these without its lock.
+  // Times of a slice. The second thread looks at these without its lock.
   struct Times {
     std::atomic<Nanos> next{kNever};  // something happens there
     // The instant at which a request was left, as Entry::left has it; kNever: none is. Set by the

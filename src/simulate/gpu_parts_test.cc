@@ -156,7 +156,7 @@ ModelShape shape_of_layers(model::Family family, std::int64_t hidden, std::int64
 }
 
 // What one slice of an H200 in 4x32 was measured to take, in ms: docs/measurements/fleet-h200.md.
-// Of tokens the mean of 1,000, behind 250 tokens more than the prompt in the mean. Beside others it
+// A token's time is the mean of 1,000, on average 250 tokens behind the prompt; beside others it
 // is the mean of what was measured while they decode and while they compute prompts.
 TEST(GpuParts, StepsTakeWhatWasMeasuredOnAnH200) {
   struct Measured {

@@ -28,8 +28,8 @@ struct HybridWork {
 // their partial sums move is little.
 bool depends_on_alpha(double weight_bytes, double flops);
 
-// Of products with bf16 weights of `weight_bytes` at home, that compute `flops` in all; alpha in
-// [0, 1]. Their rows follow: each does two FLOPs with an element of two bytes.
+// The work of products with bf16 weights of `weight_bytes` at home, which compute `flops` in all.
+// alpha in [0, 1]. Their rows follow: each does two FLOPs with an element of two bytes.
 HybridWork hybrid_work(double weight_bytes, double flops, double alpha);
 
 }  // namespace causeway::simulate

@@ -59,7 +59,7 @@ LatencyRecorder::LatencyRecorder(const Workload& workload, std::vector<std::stri
       outcomes_(records_outcomes() ? workload.size() : 0),
       lives_(workload.size()),
       tallies_(threads) {
-  CAUSEWAY_CHECK(threads > 0, "at least one thread records");
+  CAUSEWAY_CHECK(threads > 0, "no thread records");
   for (Tally& tally : tallies_) {
     tally.models.resize(records_outcomes() ? 0 : names_.size());
     tally.served_gaps.resize(records_outcomes() ? names_.size() : 0);
@@ -146,7 +146,7 @@ void LatencyRecorder::record_gap(Life& life, const Arrival& arrival, LatencyRepo
   life.late_gaps += !met;
 }
 
-// Of the part as a whole: a step gives a request one token.
+// Records the part as a whole: a step gives a request one token.
 void LatencyRecorder::record_tokens(const Part& part, Life& life, Tally& tally) const {
   if (part.tokens == 0) return;
   LatencyReport& report = report_of(part.request, tally);

@@ -61,7 +61,7 @@ struct RequestOutcome {
   const char* failure() const;
 };
 
-// Of each request, in the order of the workload, and the gaps between the tokens of each model's
+// How each request ended, in the order of the workload, and the gaps between tokens of each model's
 // requests that were served.
 struct Outcomes {
   std::vector<RequestOutcome> requests;

@@ -66,7 +66,7 @@ void SimulatedExecutor::repeated_ends(std::int64_t steps, std::vector<Nanos>& en
   for (std::int64_t i = 0; i < steps; ++i) ends.push_back(end += alike.next());
 }
 
-void SimulatedExecutor::turn_ends(std::int64_t turns, std::vector<Nanos>& ends) const {
+void SimulatedExecutor::round_ends(std::int64_t rounds, std::vector<Nanos>& ends) const {
   ends.clear();
   if (!foresees_ends() || !launches_.has_graph(resident_.front()->batch)) return;
   const Step& first = *resident_.front();
@@ -75,11 +75,11 @@ void SimulatedExecutor::turn_ends(std::int64_t turns, std::vector<Nanos>& ends) 
   AlikeSteps of_second(second.batch, *second.model->shape, options_.profile);
   of_first.skip();
   Nanos end = first_end();
-  ends.reserve(static_cast<std::size_t>(2 * turns + 2));
+  ends.reserve(static_cast<std::size_t>(2 * rounds + 2));
   ends.push_back(end);
   ends.push_back(end += of_second.next());
-  for (std::int64_t turn = 1; turn <= turns; ++turn) {
-    const bool changed = turn % 2 != 0;  // the second model is stepped first
+  for (std::int64_t round = 1; round <= rounds; ++round) {
+    const bool changed = round % 2 != 0;  // the second model is stepped first
     ends.push_back(end += (changed ? of_second : of_first).next());
     ends.push_back(end += (changed ? of_first : of_second).next());
   }
@@ -127,15 +127,15 @@ void SimulatedExecutor::repeat(std::span<const Nanos> ends, Nanos next_end) {
   stream_.front().ends = next_end;
 }
 
-void SimulatedExecutor::repeat_turns(std::span<const Nanos> ends, Nanos next_end) {
-  const std::int64_t steps = std::ssize(ends), turns = steps / 2;
-  CAUSEWAY_CHECK(turns > 0 && resident_.size() == 2 && stream_.size() == 2, "no turns to repeat");
+void SimulatedExecutor::repeat_rounds(std::span<const Nanos> ends, Nanos next_end) {
+  const std::int64_t steps = std::ssize(ends), rounds = steps / 2;
+  CAUSEWAY_CHECK(rounds > 0 && resident_.size() == 2 && stream_.size() == 2, "no rounds to repeat");
   const StepId first_id(resident_.front()->batch.step.value + steps);
   const StepId second_id(resident_.back()->batch.step.value + steps);
-  // Of the two steps that a turn submits, the first is behind one of its own model.
-  counters_.tokens_pending += (turns + 1) / 2 * std::ssize(resident_.back()->batch.tokens) +
-                              turns / 2 * std::ssize(resident_.front()->batch.tokens);
-  if (turns % 2 != 0) std::swap(resident_.front(), resident_.back());
+  // The first of the two steps that a round submits is behind one of its own model.
+  counters_.tokens_pending += (rounds + 1) / 2 * std::ssize(resident_.back()->batch.tokens) +
+                              rounds / 2 * std::ssize(resident_.front()->batch.tokens);
+  if (rounds % 2 != 0) std::swap(resident_.front(), resident_.back());
   stream_.front().step = resident_.front().get();
   stream_.back().step = resident_.back().get();
   resident_.front()->batch.step = first_id;
@@ -144,7 +144,7 @@ void SimulatedExecutor::repeat_turns(std::span<const Nanos> ends, Nanos next_end
     step->result.step = step->batch.step;
     step->submitted = step->next_from = ends.back();
     for (request::BatchEntry& entry : step->batch.entries) {
-      entry.context += static_cast<std::int32_t>(turns);
+      entry.context += static_cast<std::int32_t>(rounds);
       computed_[entry.request] = entry.context + entry.token_count;
     }
   }

@@ -18,7 +18,7 @@ constexpr std::uint64_t kSpoilt = 0xDEADull;
 SimulatedCopies::SimulatedCopies(const SimulatedCopiesOptions& options, ShadowKv* shadow)
     : options_(options), shadow_(shadow), random_(options.seed) {
   CAUSEWAY_CHECK(options.bytes_in_per_second > 0 && options.bytes_out_per_second > 0,
-                 "links of KV have a rate each way");
+                 "links of KV without a rate each way");
   links_[index_of(Direction::kIn)].bytes_per_second = options.bytes_in_per_second;
   links_[index_of(Direction::kOut)].bytes_per_second = options.bytes_out_per_second;
 }

@@ -117,7 +117,7 @@ TEST_F(SimulatedCopiesTest, DirectionsGoAtOnceAndEachOneAfterTheOther) {
   EXPECT_EQ(copies.moved(Direction::kOut), Bytes(1000));
 }
 
-// Of 1 ms each: late from 1 ms and four times that on.
+// A copy of 1 ms is late from 1 ms and four times that on.
 TEST_F(SimulatedCopiesTest, WhatStallsIsGivenUpAndEndsLater) {
   SimulatedCopiesOptions stalled = links();
   stalled.stall_rate = 1;

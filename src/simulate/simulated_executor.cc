@@ -66,7 +66,7 @@ void SimulatedExecutor::add_model(ModelId model, ModelShape shape, WeightSource 
 }
 
 void SimulatedExecutor::borrow_model(ModelId model, const ModelShape& shape, WeightSource source) {
-  CAUSEWAY_CHECK(source != WeightSource::kCache || mover_ != nullptr, "a cache needs a mover");
+  CAUSEWAY_CHECK(source != WeightSource::kCache || mover_ != nullptr, "a cache without a mover");
   const Remainder of_vocab(static_cast<std::uint64_t>(std::max<std::int64_t>(1, shape.vocab)));
   Model added{.shape = &shape,
               .own = nullptr,

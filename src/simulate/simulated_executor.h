@@ -170,11 +170,11 @@ class SimulatedExecutor final : public engine::StepExecutor {
   // Has the effect of these steps ending at the times that repeated_ends() gave: each was waited
   // for, and as many new ones were submitted.
   void repeat(std::span<const Nanos> ends, Nanos next_end);
-  // The same where two models take turns (EngineCore::calm_turns()): the ends of the steps of so
-  // many turns, and of the two steps after them.
-  void turn_ends(std::int64_t turns, std::vector<Nanos>& ends) const;
-  // Has the effect of turns whose steps ended at these times.
-  void repeat_turns(std::span<const Nanos> ends, Nanos next_end);
+  // The same where two models alternate (EngineCore::calm_rounds()): the ends of the steps of so
+  // many rounds, and of the two steps after them.
+  void round_ends(std::int64_t rounds, std::vector<Nanos>& ends) const;
+  // Has the effect of rounds whose steps ended at these times.
+  void repeat_rounds(std::span<const Nanos> ends, Nanos next_end);
   // The same for all steps of a request that runs alone on an idle slice (simulated_alone.cc).
   struct AloneStart {
     Nanos at;        // when its first step is submitted
@@ -354,7 +354,7 @@ class SimulatedExecutor final : public engine::StepExecutor {
     double hbm_bytes = 0;   // of the whole step
     bool by_alpha = false;  // another α would move other bytes
   };
-  // Of those groups that are on their way `missing` is read at home, beside what always is.
+  // `missing` of the groups that are on their way is read at home, beside what always is.
   HomeStep home_step(const Step& step, Nanos at, Bytes missing) const;
   // The better of waiting and of reading at home.
   HomeStep run_at_home(Step& step, Nanos at);

@@ -198,7 +198,7 @@ void SimulatedSlice::look_ahead_at_copies() {
 void SimulatedSlice::look_ahead_at_steps() {
   constexpr std::int64_t kMost = 4096;
   const std::int64_t calm = core_.calm_steps(), steps = std::min(kMost, calm);
-  if (steps < 1) return look_ahead_at_turns();
+  if (steps < 1) return look_ahead_at_rounds();
   executor_.repeated_ends(steps + 1, ahead_);
   if (ahead_.empty()) return;
   after_ahead_ = ahead_.back();
@@ -220,16 +220,16 @@ void SimulatedSlice::look_ahead_at_steps() {
   if (longest >= core_.step_timeout()) ahead_.clear();
 }
 
-// Whole turns: behind them the next step to end is the first of a turn.
-void SimulatedSlice::look_ahead_at_turns() {
+// Whole rounds: behind them the next step to end is the first of a round.
+void SimulatedSlice::look_ahead_at_rounds() {
   constexpr std::int64_t kMost = 2048;
-  const std::int64_t turns = std::min(kMost, core_.calm_turns());
-  if (turns < 1) return;
-  executor_.turn_ends(turns, ahead_);
+  const std::int64_t rounds = std::min(kMost, core_.calm_rounds());
+  if (rounds < 1) return;
+  executor_.round_ends(rounds, ahead_);
   const auto until = core_.calm_until();
   const auto calm_end =
       until ? std::lower_bound(ahead_.begin(), ahead_.end(), *until) : ahead_.end();
-  const std::int64_t whole = std::min(turns, std::distance(ahead_.begin(), calm_end) / 2);
+  const std::int64_t whole = std::min(rounds, std::distance(ahead_.begin(), calm_end) / 2);
   if (whole < 1) return ahead_.clear();
   const auto passed = ahead_.begin() + 2 * whole;
   after_ahead_ = passed[1];
@@ -240,7 +240,7 @@ void SimulatedSlice::look_ahead_at_turns() {
     longest = std::max(longest, ahead_[i] - ahead_[i - 1]);
   }
   if (longest >= core_.step_timeout()) return ahead_.clear();
-  takes_turns_ = true;
+  alternates_ = true;
 }
 
 void SimulatedSlice::run_calm_steps(std::span<const Nanos> ends, Nanos next_end) {
@@ -258,20 +258,21 @@ void SimulatedSlice::run_calm_steps(std::span<const Nanos> ends, Nanos next_end)
   executor_.repeat(ends, next_end);
 }
 
-SimulatedSlice::Passed SimulatedSlice::run_calm_turns(std::span<const Nanos> ends, Nanos next_end) {
-  core_.turn_requests(passed_requests_, passed_by_turns_);
-  core_.run_calm_turns(ends, ends.back() - executor_.began(),
-                       [this](const request::Request& request, std::int64_t place) {
-                         return executor_.token_at(request, place);
-                       });
-  executor_.repeat_turns(ends, next_end);
-  for (std::vector<Nanos>& some : turn_ends_) some.clear();
+SimulatedSlice::Passed SimulatedSlice::run_calm_rounds(std::span<const Nanos> ends,
+                                                       Nanos next_end) {
+  core_.round_requests(passed_requests_, passed_second_);
+  core_.run_calm_rounds(ends, ends.back() - executor_.began(),
+                        [this](const request::Request& request, std::int64_t place) {
+                          return executor_.token_at(request, place);
+                        });
+  executor_.repeat_rounds(ends, next_end);
+  for (std::vector<Nanos>& some : round_ends_) some.clear();
   for (std::size_t i = 0; i < ends.size(); ++i) {
     const bool changed = i / 2 % 2 != 0;  // the second model's step ends first
-    turn_ends_[(i % 2 != 0) == changed ? 0 : 1].push_back(ends[i]);
+    round_ends_[(i % 2 != 0) == changed ? 0 : 1].push_back(ends[i]);
   }
   return {.ends = ends,
-          .tokens = {{{passed_requests_, turn_ends_[0]}, {passed_by_turns_, turn_ends_[1]}}}};
+          .tokens = {{{passed_requests_, round_ends_[0]}, {passed_second_, round_ends_[1]}}}};
 }
 
 // The step that runs has ended then, and nothing begins in its place. Its token is told with those
@@ -300,14 +301,14 @@ SimulatedSlice::Passed SimulatedSlice::catch_up() {
   if (ahead_.empty()) return passed;
   const auto last = std::lower_bound(ahead_.begin(), ahead_.end() - 1, clock_.now());
   std::int64_t steps = last - ahead_.begin();
-  const bool turns = std::exchange(takes_turns_, false);
-  if (turns) steps -= steps % 2;
+  const bool rounds = std::exchange(alternates_, false);
+  if (rounds) steps -= steps % 2;
   executor_.begin_launched();
   std::swap(ahead_, passed_ends_);
   ahead_.clear();
   if (steps == 0) return passed;
   passed.ends = std::span(passed_ends_).first(static_cast<std::size_t>(steps));
-  if (turns) return run_calm_turns(passed.ends, passed_ends_[passed.ends.size()]);
+  if (rounds) return run_calm_rounds(passed.ends, passed_ends_[passed.ends.size()]);
   const bool hears = last_ahead_ && steps + 1 == std::ssize(passed_ends_);
   const std::size_t calm = passed.ends.size() - (hears ? 1 : 0);
   run_calm_steps(passed.ends.first(calm), passed_ends_[calm]);
@@ -319,7 +320,7 @@ SimulatedSlice::Passed SimulatedSlice::catch_up() {
 Nanos SimulatedSlice::ends_from(Nanos next) const {
   if (!depends_on_itself_ || next == kNever || alone_) return next;
   const std::int64_t steps = ahead_.empty() ? 0 : std::ssize(ahead_) - 1;
-  const std::int64_t passed = takes_turns_ ? steps / 2 : steps;  // of each request
+  const std::int64_t passed = alternates_ ? steps / 2 : steps;  // of each request
   // While its thread launches two steps may end of which it hears at once.
   const Nanos second = ahead_.empty() ? next : after_ahead_;
   return core_.ends_from({.next = next, .second = second, .passed = passed},

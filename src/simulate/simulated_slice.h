@@ -57,7 +57,7 @@ class SimulatedSlice {
   // copies of weights, need not be simulated one by one. next_event() is then the first event that
   // must be. Call it after start().
   void look_ahead();
-  // The steps that were passed and ended before now. Of turns these are whole ones: a step may be
+  // The steps that were passed and ended before now. Rounds among them are whole: a step may be
   // left that ended before now, and is the next event. catch_up() must be called before anything
   // else is asked of the slice, and its result holds until something is.
   struct Passed {
@@ -66,7 +66,7 @@ class SimulatedSlice {
       std::span<const Nanos> at;            // at each of these times
     };
     std::span<const Nanos> ends;
-    std::array<Answers, 2> tokens;  // the second is empty unless two models took turns
+    std::array<Answers, 2> tokens;  // the second is empty unless two models alternated
   };
   Passed catch_up();
   // Fast-forward of a whole request that comes now (simulated_alone.cc), when its model is there
@@ -127,11 +127,11 @@ class SimulatedSlice {
   void end_alone();
   Nanos alone_ends_if_asked(Nanos now) const;
   void look_ahead_at_steps();
-  void look_ahead_at_turns();
+  void look_ahead_at_rounds();
   void look_ahead_at_copies();
   // The steps that end at `ends` have passed. The next step ends at `next_end`.
   void run_calm_steps(std::span<const Nanos> ends, Nanos next_end);
-  Passed run_calm_turns(std::span<const Nanos> ends, Nanos next_end);
+  Passed run_calm_rounds(std::span<const Nanos> ends, Nanos next_end);
   void hear_of_step(Nanos at);
   // How the weights lie when that is not as the shape says: as one group, or some of them and a
   // ring, or some of them and the others at home.
@@ -151,10 +151,10 @@ class SimulatedSlice {
   std::vector<Nanos> ahead_;  // the ends of the steps to pass, and of the first step after them
   std::vector<Nanos> passed_ends_;  // what catch_up() returned last
   std::vector<RequestId> passed_requests_;
-  // With turns: the requests of the second model, and the ends of the steps of each model.
-  std::vector<RequestId> passed_by_turns_;
-  std::array<std::vector<Nanos>, 2> turn_ends_;
-  bool takes_turns_ = false;  // the steps of ahead_ are those of two models that take turns
+  // With rounds: the requests of the second model, and the ends of the steps of each model.
+  std::vector<RequestId> passed_second_;
+  std::array<std::vector<Nanos>, 2> round_ends_;
+  bool alternates_ = false;   // the steps of ahead_ are those of two models that alternate
   bool last_ahead_ = false;   // the last entry of ahead_ is the last step of all
   Nanos after_ahead_;         // no step after those of ahead_ ends sooner
   std::vector<Nanos> copies_ahead_;  // the ends of copies that need not be reported one by one

@@ -250,7 +250,7 @@ TEST(RingLayout, GroupsThatShareAnExtentDoNotOverwriteEachOther) {
   EXPECT_EQ(ring.extents(1).front(), ring.extents(0).back());
 }
 
-// Of Qwen3-32B's shape, and an 8B model.
+// A config of Qwen3-32B's shape; half_resident() adds an 8B model.
 model::ModelConfig large_config() {
   model::ModelConfig config;
   config.family = model::Family::kQwen3;

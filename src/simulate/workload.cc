@@ -58,7 +58,7 @@ Status check_burstiness(double burstiness) {
 }
 
 Workload poisson_workload(const PoissonOptions& options) {
-  CAUSEWAY_CHECK(options.requests >= 0 && options.models >= 1, "a workload needs a model");
+  CAUSEWAY_CHECK(options.requests >= 0 && options.models >= 1, "a workload without a model");
   Random random(options.seed);
   Workload workload;
   for (const Nanos at :

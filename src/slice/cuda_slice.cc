@@ -139,7 +139,7 @@ class CudaSlice final : public Slice {
   Machine& machine_;
   device::CudaMachine& gpus_;
   device::CudaGpu gpu_;
-  // Of the GPU, when the slice was opened: what is free, and what the process's other slices have.
+  // The GPU's bytes when the slice was opened: those free, and those of the process's other slices.
   Bytes free_, neighbours_;
   Chosen chosen_;
   std::map<ModelId, Error> unavailable_;  // candidates that are not among them, and why
@@ -253,7 +253,7 @@ Result<CudaSlice::Chosen> CudaSlice::with(const CudaCandidate& candidate) const 
   return streamed.ok() ? std::move(streamed) : std::move(together);
 }
 
-// Of as many sequences as run at once, each as long as may be.
+// Frames for as many sequences as run at once, each as long as may be.
 std::int64_t CudaSlice::frames_of(Tokens max_model_len, const model::ModelCard& card) const {
   const std::int64_t blocks = max_model_len.count / card.kv.tokens.count + 1;
   return options_.engine.core.schedule.running_max * blocks;

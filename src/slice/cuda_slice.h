@@ -48,7 +48,7 @@ struct CudaCandidate {
   Result<model::ModelConfig> config;
   Tokens max_model_len;
   bool pinned = false;
-  // Of HBM for its weights, beyond which they are streamed; zero: no limit.
+  // The most HBM for its weights, beyond which they are streamed; zero: no limit.
   Bytes max_resident = {};
 };
 

@@ -129,7 +129,7 @@ Question any_question(Random& random) {
           kPrompts[static_cast<std::size_t>(random.below(std::size(kPrompts)))]};
 }
 
-// Of all questions, when every model is cached.
+// The answers to all questions when every model is cached.
 Answers undisturbed(Memory& memory, bool large) {
   Serving serving(memory, large, kModels);
   return serving.all_answers();
@@ -238,7 +238,7 @@ class Faults {
   }
 
   // It ends with the reason, or, when the copies came after all, with the answer.
-  void struck(const Question& question, const Ended& ended, const char* when) {
+  void end_after_fault(const Question& question, const Ended& ended, const char* when) {
     if (ended.error.empty()) return check_.same(question, ended, when);
     ++errors_;
     const bool told = ended.error.find("could not be brought") != std::string::npos;
@@ -249,7 +249,7 @@ class Faults {
     const Question question = bring_others(other);
     faults_.next(FaultPlan::Kind::kFail, 1, skip);
     serving_.ask(question);
-    struck(question, serving_.next(), "a copy failed once");
+    end_after_fault(question, serving_.next(), "a copy failed once");
     end(question, other, "after a copy that failed once");
   }
   void fails_for_good(int skip) {
@@ -263,7 +263,7 @@ class Faults {
       if (ended.request == beside) {
         check_.same(other, ended, "beside copies that fail");
       } else {
-        struck(question, ended, "copies that fail");
+        end_after_fault(question, ended, "copies that fail");
       }
     }
     end(question, other, "after copies that failed");

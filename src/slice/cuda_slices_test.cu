@@ -38,7 +38,7 @@ constexpr std::int64_t kPrompts[] = {1, 17, 300};
 constexpr std::int64_t kOutput = 12;
 constexpr Bytes kFrame = mib(4);
 constexpr Bytes kKv = mib(256);
-// Of both together: what is set aside for driver and workspace, KV, and for each slice some 400 MiB
+// Both have this together: what driver and workspace take, KV, and for each slice some 400 MiB
 // of cached weights; a model has 256.
 constexpr Bytes kBudget = mib(2200);
 // What the driver may keep of the first slices that have ended, and of others after that.

@@ -91,7 +91,7 @@ std::unique_ptr<Slice> open(Memory& memory, const Catalogue& catalogue, Bytes we
               "the slice");
 }
 
-// Of all questions, when every model is cached.
+// The answers to all questions when every model is cached.
 std::map<Question, Answer> undisturbed(Memory& memory, const Catalogue& catalogue) {
   Bytes all;
   for (std::int64_t m = 0; m < kModels; ++m) all += whole(catalogue, ModelId(m));

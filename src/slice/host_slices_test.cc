@@ -75,7 +75,7 @@ class HostSlices : public ::testing::TestWithParam<Kind> {
               return must(open_host_slice(options, *machine_, sink), "the slice");
             }};
   }
-  // Of a slice that is alone, and caches nothing.
+  // The answers of a slice that is alone, and caches nothing.
   Answers undisturbed() {
     HostSliceOptions plain = options();
     plain.cache = Bytes(0);

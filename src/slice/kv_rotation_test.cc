@@ -27,7 +27,7 @@ constexpr Bytes kExtent = kib(64);
 constexpr Bytes kKv = mib(1);  // 64 frames
 constexpr ModelId kModel(0);
 
-// Of f32, from the company that a token is computed in.
+// How far f32 rounding lets a token's values depend on others in its batch.
 constexpr float kRounding = 1e-4f;
 
 // Keeps log-probabilities, too: a small model's best token is often the same whatever it reads.

@@ -27,7 +27,7 @@ struct LinksWanted {
 
 struct LinkPlan {
   std::vector<int> gpus;  // by link of the slice's engine; the slice's own GPU is the first
-  // Of these links: all may carry bytes of the slice, and none those of another.
+  // Facts of these links: all may carry bytes of the slice, and none those of another.
   transfer::PathFacts facts;
   // By GPU: the links that will bring bytes in, as far as is known in advance.
   transfer::LinkSet in;

@@ -267,7 +267,7 @@ TEST_F(SeveralLinks, AMapIsReadForTheDevicesThatAreSeen) {
     EXPECT_EQ(served.slice().links()->links, 2);
     EXPECT_NEAR(served.slice().links()->claim->rate(), 1.5 * kLink, 1);
   }
-  // Of other GPUs than the visible ones, or of fewer: the own link.
+  // A map of other GPUs than the visible ones leaves the own link.
   links.measured = [&]() -> Result<MeasuredLinks> {
     ++asked;
     return MeasuredLinks{map, {"a", "b", "c", "d"}};

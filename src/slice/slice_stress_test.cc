@@ -35,7 +35,7 @@ double setting(const char* name, double otherwise) {
   return value != nullptr ? std::strtod(value, nullptr) : otherwise;
 }
 
-// Of several sizes, the head being the embedding or not.
+// Models of several sizes, the head being the embedding or not.
 model::ModelConfig config_of(ModelId model) {
   return testing::small_model(2 + model.value % 3, model.value % 2 == 0);
 }

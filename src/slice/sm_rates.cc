@@ -12,7 +12,7 @@ struct Read {
 constexpr std::array kReads = {Read{0, 0}, Read{16.0 / 132, 0.27}, Read{32.0 / 132, 0.55},
                                Read{64.0 / 132, 0.89}, Read{1, 1}};
 
-// Of its peak an H200's memory gives a step so much.
+// The share of its peak that an H200's memory gives a step.
 constexpr double kOfPeak = 0.85;
 
 }  // namespace

@@ -25,7 +25,7 @@ schedule::StepTable table_of(Tokens most) {
   return table;
 }
 
-// Of the small model on two processors, and of another shape on three.
+// Tables of the small model on two processors, and of another shape on three.
 schedule::Options options(std::string machine, Tokens most) {
   schedule::Options options{.tokens_per_step_max = 512};
   options.chunk.automatic = true;

@@ -18,7 +18,7 @@ std::uint64_t load(const char* bytes) {
   return value;
 }
 
-// The first 8 bytes. Of fewer, a number that differs for different bytes of the same size; loads
+// The first 8 bytes. For fewer, a number that differs for different bytes of the same size; loads
 // that overlap spare a loop.
 std::uint64_t head_of(std::string_view bytes) {
   const char* data = bytes.data();

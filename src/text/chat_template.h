@@ -63,8 +63,8 @@ class ChatTemplate {
   Result<std::string> render(const ChatTemplateInput& input) const;
   // The source that renders them reads `tools`: others leave them out without a word.
   bool takes_tools() const { return takes_tools_; }
-  // Special tokens that end a message, beside those that the model's files name. Of a template that
-  // is built in.
+  // Special tokens that end a message, beside those that the model's files name. Empty unless the
+  // template is built in.
   std::span<const std::string_view> ends() const { return ends_; }
   // By the marks in its source: how a model that it was made for writes calls.
   ToolCallFormat tool_calls() const { return tool_calls_; }

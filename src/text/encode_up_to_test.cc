@@ -149,7 +149,7 @@ TEST_P(Published, IsNeverWrong) {
   const auto tokenizer = testing::loaded(load_tokenizer(*directory));
   ASSERT_NE(tokenizer, nullptr);
   expect_sound(*tokenizer, 5, rounds(1000));
-  // Of one word, no part of which need be encoded.
+  // A text of one word, no part of which need be encoded.
   const std::string word(std::size_t{4} << 20, 'x');
   const auto found = tokenizer->encode_up_to(word, {false, false}, 4096);
   ASSERT_TRUE(found.ok());

@@ -84,7 +84,7 @@ std::vector<AddedToken> named_specials(const NamingFiles& files) {
   };
   add_list(files.config);
   if (files.map) add_list(*files.map);
-  // Of tokens that are named twice the first counts.
+  // If a token is named twice the first counts.
   std::stable_sort(specials.begin(), specials.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
   const auto same = [](const AddedToken& a, const AddedToken& b) { return a.content == b.content; };

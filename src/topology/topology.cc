@@ -95,23 +95,6 @@ int node_of_gpu(const Machine& machine, int gpu) {
   return -1;
 }
 
-int common_ancestor(const Machine& machine, int a, int b) {
-  // Parents come before their children, so the later of two is never above the other.
-  while (a >= 0 && b >= 0 && a != b) {
-    int& later = a > b ? a : b;
-    later = machine.nodes[static_cast<std::size_t>(later)].parent;
-  }
-  return std::min(a, b);
-}
-
-bool behind_one_switch(const Machine& machine, int gpu, int other) {
-  const int above =
-      common_ancestor(machine, node_of_gpu(machine, gpu), node_of_gpu(machine, other));
-  if (above < 0) return false;
-  const Node& node = machine.nodes[static_cast<std::size_t>(above)];
-  return node.kind == NodeKind::kBridge && !node.name.empty();
-}
-
 std::string normal_pci_id(std::string_view id) {
   const auto part = [&](char separator) -> std::optional<unsigned> {
     const std::size_t end = id.rfind(separator);

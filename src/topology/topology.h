@@ -92,10 +92,6 @@ Status check(const Machine& machine);
 
 // The node of a GPU; -1 when the tree does not have the GPU.
 int node_of_gpu(const Machine& machine, int gpu);
-// The lowest node that is above both, or is one of them; -1 when one of them is -1.
-int common_ancestor(const Machine& machine, int a, int b);
-// Whether two GPUs share a PCI bridge other than the host's own, and so perhaps an uplink.
-bool behind_one_switch(const Machine& machine, int gpu, int other);
 
 // "0000:1b:00.0" from any common form ("00000000:1B:00.0", "1b:00.0"); "" when the text is no bus
 // id.

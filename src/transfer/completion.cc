@@ -23,7 +23,7 @@ constexpr Nanos kWaitMax = seconds(365 * 24 * 3600);  // more would overflow the
 CompletionBoard::Ticket CompletionBoard::open(TransferListener* listener) {
   const std::lock_guard lock(mutex_);
   const Ticket ticket(next_++);
-  CAUSEWAY_DCHECK(!entries_.contains(ticket), "a ticket is new");
+  CAUSEWAY_DCHECK(!entries_.contains(ticket), "a ticket is used again");
   entries_[ticket].listener = listener;
   return ticket;
 }
@@ -31,7 +31,7 @@ CompletionBoard::Ticket CompletionBoard::open(TransferListener* listener) {
 void CompletionBoard::release(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_.at(ticket);
-  CAUSEWAY_DCHECK(!entry.released, "a transfer is released once");
+  CAUSEWAY_DCHECK(!entry.released, "a transfer is released twice");
   entry.released = true;
   if (entry.outcome) entries_.erase(ticket);
 }
@@ -41,7 +41,7 @@ void CompletionBoard::complete(Ticket ticket, const Status& outcome) {
   {
     const std::lock_guard lock(mutex_);
     Entry& entry = entries_.at(ticket);
-    CAUSEWAY_CHECK(!entry.outcome, "a transfer is completed once");
+    CAUSEWAY_CHECK(!entry.outcome, "a transfer is completed twice");
     entry.outcome = outcome;
     outcomes_.fetch_add(1, std::memory_order_release);
     listener = entry.listener;

@@ -105,7 +105,7 @@ LinkSet Dispatcher::usable(int target, LinkSet wanted) const {
 
 void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
   CAUSEWAY_CHECK(spec.target >= 0 && spec.target < facts_.links, "no such link");
-  CAUSEWAY_CHECK(!tasks_.contains(spec.id), "a task's id must be new");
+  CAUSEWAY_CHECK(!tasks_.contains(spec.id), "a task's id is in use");
   Task task;
   const Bytes total = spec.segments.total();
   const bool large = total >= options_.multipath_bytes_min || !spec.only.empty();
@@ -114,7 +114,7 @@ void Dispatcher::add(TaskSpec spec, Nanos /*now*/) {
     double sum = 0;
     for (const double share : options_.static_shares) sum += share;
     CAUSEWAY_CHECK(sum > 0 && std::ssize(options_.static_shares) <= facts_.links,
-                   "a static split needs shares");
+                   "a static split without shares");
     Bytes left = total;
     for (const double share : options_.static_shares) {
       const Bytes part =
@@ -183,7 +183,7 @@ std::optional<Chunk> Dispatcher::take(int target, int link, Direction direction,
     }
     const Bytes begin = task.cursor;
     task.cursor = task.spec.segments.cut(begin, chunk_size(task, link), options_.chunk_segments);
-    CAUSEWAY_DCHECK(task.cursor > begin, "a chunk has bytes");
+    CAUSEWAY_DCHECK(task.cursor > begin, "a chunk without bytes");
     if (!task.quota.empty()) task.quota[at(link)] -= task.cursor - begin;
     return launch(task, link, {{begin, task.cursor}, 0}, now);
   }
@@ -254,7 +254,7 @@ bool Dispatcher::worth_it(const Task& task, int link, Nanos now) const {
   };
   if (rate_of(link, direction, now) <= 0) return true;
   const double mine = done_in(link);
-  CAUSEWAY_DCHECK(std::isfinite(mine) && mine >= 0, "a chunk takes a time");
+  CAUSEWAY_DCHECK(std::isfinite(mine) && mine >= 0, "a chunk that takes less than no time");
   const LinkSet links = links_of(task.spec);
   Bytes waiting = queue_of(target, direction, task.spec.priority).waiting;
   double others = 0;
@@ -296,7 +296,7 @@ Chunk Dispatcher::launch(Task& task, int link, Retry part, Nanos now) {
   chunk.range = part.range;
   task.straight = task.straight && !chunk.relayed();
   chunk.completes = task.straight && !task.waiting();
-  CAUSEWAY_DCHECK(part.range.bytes() > Bytes(0), "a chunk has bytes");
+  CAUSEWAY_DCHECK(part.range.bytes() > Bytes(0), "a chunk without bytes");
   ++task.in_flight;
   Link& state = link_at(link, chunk.direction);
   state.rate = rate_of(link, chunk.direction, now);
@@ -362,7 +362,7 @@ void Dispatcher::learn(Link& link, const Chunk& chunk, Nanos took, bool first, d
   const double most = alone > 0 ? alone : before / kSampleMin;
   const double sample = std::clamp(bytes / to_seconds(took), kSampleMin * before, most);
   link.rate = before + kRateSmoothing * (sample - before);
-  CAUSEWAY_DCHECK(std::isfinite(link.rate) && link.rate > 0, "a link has a rate");
+  CAUSEWAY_DCHECK(std::isfinite(link.rate) && link.rate > 0, "a link without a rate");
 }
 
 // Other copies of our own: in the other direction, or for other targets.

@@ -114,7 +114,7 @@ PathFacts one_known_link() {
   return facts;
 }
 
-// Of 5 MiB.
+// Chunks of a large task are of 5 MiB.
 DispatchOptions small_direct_chunks(int depth) {
   DispatchOptions options;
   options.depth = depth;

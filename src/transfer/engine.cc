@@ -114,7 +114,7 @@ class TransferEngine::State {
   Result<Completion> submit_to_loop(TransferRequest&& request, int link) {
     CAUSEWAY_ASSIGN(SegmentTable segments, SegmentTable::make(std::move(request.segments)));
     Submission submission;
-    CAUSEWAY_DCHECK(segments.total() >= Bytes(0), "a transfer has a size");
+    CAUSEWAY_DCHECK(segments.total() >= Bytes(0), "a transfer of a negative size");
     submission.task.target = link;
     submission.task.direction = request.direction;
     submission.task.priority = request.priority;
@@ -259,7 +259,7 @@ class TransferEngine::State {
       awake.store(false, std::memory_order_relaxed);
       changed.wait_for(lock, std::chrono::nanoseconds(pause.count), [&] { return stop || woken; });
       awake.store(true, std::memory_order_relaxed);
-      CAUSEWAY_DCHECK(pause >= Nanos(0), "a pause takes time");
+      CAUSEWAY_DCHECK(pause >= Nanos(0), "a pause of a negative length");
       pause = std::min(pause + pause / 8, options.poll_pause_max);
     }
   }

@@ -105,7 +105,7 @@ void EngineLoop::start(Submission submission, Nanos now) {
                unavailable("a copy over link " + std::to_string(target) + " is stuck"));
   }
   submission.task.id = TaskId(next_task_++);
-  CAUSEWAY_DCHECK(!running_.contains(submission.task.id), "a task's id is new");
+  CAUSEWAY_DCHECK(!running_.contains(submission.task.id), "a task's id is in use");
   running_.emplace(submission.task.id,
                    Running{submission.ticket, submission.signal, target, direction, {}});
   dispatcher_.add(std::move(submission.task), now);

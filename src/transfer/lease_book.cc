@@ -22,7 +22,7 @@ constexpr std::size_t kHeldMax = 8;
 constexpr double kNewsPart = 0.02;  // of a link: what changes by less is told with the next answer
 
 void take_from(std::vector<double>& left, const LinkRoute& route, double rate) {
-  CAUSEWAY_DCHECK(std::isfinite(rate) && rate >= 0, "a rate is taken of a link");
+  CAUSEWAY_DCHECK(std::isfinite(rate) && rate >= 0, "what is taken of a link is no rate");
   for (const ResourceShare& share : route.per_byte) {
     double& of = left[at(share.resource)];
     of = std::max(0.0, of - share.bytes_per_second * rate);
@@ -47,7 +47,7 @@ class Wanted {
     std::vector<const LinkRoute*> routes;
     for (const LinkRoute& route : routes_) routes.push_back(&route);
     const std::vector<double> rates = fair_rates(left, routes);
-    CAUSEWAY_DCHECK(rates.size() == gets_.size(), "a rate a route");
+    CAUSEWAY_DCHECK(rates.size() == gets_.size(), "another number of rates than routes");
     for (std::size_t i = 0; i < rates.size(); ++i) {
       *gets_[i] += rates[i];
       take_from(left, routes_[i], rates[i]);
@@ -59,9 +59,9 @@ class Wanted {
   std::vector<double*> gets_;
 };
 
-// Of what is wanted, that which the least does not cover: it covers the most urgent.
+// The part of what is wanted that the least does not cover: it covers the most urgent.
 double beyond(double wanted, double& least_left) {
-  CAUSEWAY_DCHECK(wanted >= 0 && least_left >= 0, "a rate is wanted of a link");
+  CAUSEWAY_DCHECK(wanted >= 0 && least_left >= 0, "what is wanted of a link is no rate");
   const double covered = std::min(wanted, least_left);
   least_left -= covered;
   return wanted - covered;
@@ -169,7 +169,7 @@ std::vector<LinkWants> LeaseBook::wants(Nanos now) const {
 }
 
 std::vector<LinkRates> LeaseBook::divide(const std::vector<LinkWants>& wants) const {
-  CAUSEWAY_DCHECK(wants.size() == members_.size(), "each member wants something, or nothing");
+  CAUSEWAY_DCHECK(wants.size() == members_.size(), "another number of wants than members");
   std::vector<double> left = capacities_;
   std::vector<LinkRates> rates, least_left;
   for (const Member& member : members_) {
@@ -196,7 +196,7 @@ std::vector<LinkRates> LeaseBook::divide(const std::vector<LinkWants>& wants) co
 const std::vector<LinkRates>& LeaseBook::divided(Nanos now) {
   if (now < divided_until_) return divided_;
   divided_ = divide(wants(now));
-  CAUSEWAY_DCHECK(divided_.size() == members_.size(), "a part for each member");
+  CAUSEWAY_DCHECK(divided_.size() == members_.size(), "another number of parts than members");
   divided_until_ = kNever;
   for (const Member& member : members_) {
     const Nanos until = member.heard + kHeldFor;

@@ -32,8 +32,8 @@ class LeaseBook {
   };
   // `capacities`: of the resources, > 0. What all together have in any case is a tenth of them.
   LeaseBook(std::vector<double> capacities, std::vector<Ways> members);
-  // Of a process for each of these GPUs, numbered as in the profile of `links`, over the GPU's own
-  // link. kUnsupported where that does not reach host memory.
+  // A book with a process for each of these GPUs, numbered as in the profile of `links`, over its
+  // own link. kUnsupported where that does not reach host memory.
   static Result<std::unique_ptr<LeaseBook>> create(const LinkShares& links,
                                                    const std::vector<int>& gpus);
 
@@ -51,8 +51,8 @@ class LeaseBook {
 
   // The most of each way that a member may be counting on.
   LinkRates held(int member, Nanos now) const;
-  // Of all members together that is at most the capacity of every resource; a CHECK fails
-  // otherwise.
+  // A CHECK fails unless what all members together may be counting on is at most the capacity of
+  // every resource.
   void check_integrity(Nanos now) const;
 
  private:
@@ -77,7 +77,7 @@ class LeaseBook {
   // What is wanted now, divided; done anew when that has changed.
   const std::vector<LinkRates>& divided(Nanos now);
   LinkRates offer(int member, std::vector<LinkWants> wants) const;
-  // Of `wanted` as much as others leave.
+  // As much of `wanted` as others leave.
   LinkRates fitting(int member, LinkRates wanted, Nanos now) const;
   // The most that it may use of each resource.
   std::vector<double> used(const Member& member, Nanos now) const;

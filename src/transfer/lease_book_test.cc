@@ -197,7 +197,7 @@ class History {
  private:
   Lessee& lessee(int i) { return lessees_[at(i)]; }
   const Lessee& lessee(int i) const { return lessees_[at(i)]; }
-  // Of a message.
+  // How late a message comes.
   Nanos lateness(bool calm) {
     if (calm) return micros(200);
     return random_.chance(0.1) ? millis(random_.between(0, 900))
@@ -251,7 +251,7 @@ class History {
     const Nanos arrives = now_ + takes;
     way.emplace_back(way.empty() ? arrives : std::max(arrives, way.back().first), what);
   }
-  // Of every resource, what processes that are there count on.
+  // What processes that are there count on, of every resource.
   std::vector<double> used() const {
     std::vector<double> used(capacities_.size(), 0);
     for (int i = 0; i < std::ssize(lessees_); ++i) {

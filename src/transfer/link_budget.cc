@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/dcheck.h"
@@ -10,9 +9,6 @@
 
 namespace causeway::transfer {
 namespace {
-
-using device::CopyPriority;
-using device::kCopyPriorities;
 
 // The sum of many reservations differs from its parts by rounding; this is the part of the
 // capacity.
@@ -28,9 +24,7 @@ std::map<int, double> by_resource(const std::vector<ResourceShare>& shares) {
 }  // namespace
 
 LinkBudget::LinkBudget(device::LinkProfile profile)
-    : profile_(std::move(profile)),
-      reserved_(profile_.resources.size(), ByPurpose{}),
-      floors_(profile_.resources.size(), ByPurpose{}) {
+    : profile_(std::move(profile)), reserved_(profile_.resources.size(), 0.0) {
   for (const device::LinkResource& each : profile_.resources) {
     capacity_.push_back(each.bytes_per_second);
   }
@@ -46,7 +40,7 @@ Result<std::vector<ResourceShare>> LinkBudget::shares(const std::vector<Hop>& ho
                          std::to_string(hop.target) + " (-1 is the host)");
     }
     CAUSEWAY_DCHECK(path->costs.empty() || path->costs.size() == path->route.size(),
-                    "a cost a resource");
+                    "another number of costs than resources");
     for (std::size_t i = 0; i < path->route.size(); ++i) {
       const double cost = path->costs.empty() ? 1 : path->costs[i];
       shares.push_back({path->route[i], bytes_per_second * cost});
@@ -55,22 +49,21 @@ Result<std::vector<ResourceShare>> LinkBudget::shares(const std::vector<Hop>& ho
   return shares;
 }
 
-Result<ReservationId> LinkBudget::reserve(CopyPriority purpose,
-                                          const std::vector<ResourceShare>& shares) {
-  Reservation reservation{purpose, {}};
+Result<ReservationId> LinkBudget::reserve(const std::vector<ResourceShare>& shares) {
+  std::vector<ResourceShare> reservation;
   for (const auto& [resource, rate] : by_resource(shares)) {
     CAUSEWAY_CHECK(resource >= 0 && resource < std::ssize(profile_.resources), "no such resource");
-    CAUSEWAY_CHECK(std::isfinite(rate) && rate >= 0, "a reservation of a rate");
+    CAUSEWAY_CHECK(std::isfinite(rate) && rate >= 0, "what is reserved is no rate");
     const auto& link = profile_.resources[at(resource)];
-    if (rate > available(resource, purpose) + kRounding * link.bytes_per_second) {
+    if (rate > available(resource) + kRounding * link.bytes_per_second) {
       return exhausted("link resource '" + link.name + "' has " +
-                       std::to_string(available(resource, purpose) * 1e-9) +
-                       " GB/s left for this, not " + std::to_string(rate * 1e-9));
+                       std::to_string(available(resource) * 1e-9) + " GB/s left for this, not " +
+                       std::to_string(rate * 1e-9));
     }
-    reservation.shares.push_back({resource, rate});
+    reservation.push_back({resource, rate});
   }
-  for (const ResourceShare& share : reservation.shares) {
-    reserved_[at(share.resource)][static_cast<std::size_t>(purpose)] += share.bytes_per_second;
+  for (const ResourceShare& share : reservation) {
+    reserved_[at(share.resource)] += share.bytes_per_second;
   }
   const ReservationId id(next_++);
   reservations_.emplace(id, std::move(reservation));
@@ -79,28 +72,12 @@ Result<ReservationId> LinkBudget::reserve(CopyPriority purpose,
 
 void LinkBudget::release(ReservationId id) {
   const auto found = reservations_.find(id);
-  CAUSEWAY_CHECK(found != reservations_.end(), "a reservation is released once");
-  const Reservation& reservation = found->second;
-  for (const ResourceShare& share : reservation.shares) {
-    double& sum = reserved_[at(share.resource)][static_cast<std::size_t>(reservation.purpose)];
+  CAUSEWAY_CHECK(found != reservations_.end(), "a reservation is released twice");
+  for (const ResourceShare& share : found->second) {
+    double& sum = reserved_[at(share.resource)];
     sum = std::max(0.0, sum - share.bytes_per_second);
   }
   reservations_.erase(found);
-}
-
-Status LinkBudget::set_floor(int resource, CopyPriority purpose, double bytes_per_second) {
-  CAUSEWAY_CHECK(resource >= 0 && resource < std::ssize(profile_.resources), "no such resource");
-  ByPurpose floors = floors_[at(resource)];
-  floors[static_cast<std::size_t>(purpose)] = bytes_per_second;
-  double sum = 0;
-  for (const double floor : floors) sum += floor;
-  const auto& link = profile_.resources[at(resource)];
-  if (!(bytes_per_second >= 0) || sum > link.bytes_per_second) {
-    return invalid_argument("floors of " + std::to_string(sum * 1e-9) +
-                            " GB/s do not fit link resource '" + link.name + "'");
-  }
-  floors_[at(resource)] = floors;
-  return {};
 }
 
 void LinkBudget::set_capacity(int resource, double bytes_per_second) {
@@ -109,48 +86,24 @@ void LinkBudget::set_capacity(int resource, double bytes_per_second) {
   capacity_[at(resource)] = std::min(most, bytes_per_second);
 }
 
-double LinkBudget::available(int resource, CopyPriority purpose) const {
-  double left = capacity_.at(at(resource));
-  CAUSEWAY_DCHECK(left >= 0, "a link gives less than nothing");
-  for (std::size_t p = 0; p < kCopyPriorities; ++p) {
-    const double taken = reserved_[at(resource)][p];
-    const bool own = p == static_cast<std::size_t>(purpose);
-    left -= own ? taken : std::max(taken, floors_[at(resource)][p]);
-  }
-  return std::max(0.0, left);
+double LinkBudget::available(int resource) const {
+  CAUSEWAY_DCHECK(capacity_.at(at(resource)) >= 0, "a link gives less than nothing");
+  return std::max(0.0, capacity_.at(at(resource)) - reserved(resource));
 }
 
-Result<double> LinkBudget::available(const std::vector<Hop>& hops, CopyPriority purpose) const {
-  CAUSEWAY_ASSIGN(const auto unit, shares(hops, 1));
-  double most = std::numeric_limits<double>::infinity();
-  for (const auto& [resource, cost] : by_resource(unit)) {
-    most = std::min(most, available(resource, purpose) / cost);
-  }
-  return most;
-}
-
-double LinkBudget::reserved(int resource) const {
-  double sum = 0;
-  for (const double rate : reserved_.at(at(resource))) sum += rate;
-  return sum;
-}
+double LinkBudget::reserved(int resource) const { return reserved_.at(at(resource)); }
 
 void LinkBudget::check_integrity() const {
-  std::vector<ByPurpose> sums(profile_.resources.size(), ByPurpose{});
+  std::vector<double> sums(profile_.resources.size(), 0.0);
   for (const auto& [id, reservation] : reservations_) {
-    for (const ResourceShare& share : reservation.shares) {
-      sums[at(share.resource)][static_cast<std::size_t>(reservation.purpose)] +=
-          share.bytes_per_second;
+    for (const ResourceShare& share : reservation) {
+      sums[at(share.resource)] += share.bytes_per_second;
     }
   }
   for (std::size_t r = 0; r < sums.size(); ++r) {
-    const double capacity = profile_.resources[r].bytes_per_second;
-    const double slack = 1e-6 * capacity;
-    for (std::size_t p = 0; p < kCopyPriorities; ++p) {
-      CAUSEWAY_CHECK(std::abs(sums[r][p] - reserved_[r][p]) <= slack, "reservations miscounted");
-    }
-    CAUSEWAY_CHECK(reserved(static_cast<int>(r)) <= capacity_[r] + slack,
-                   "more reserved than there is");
+    const double slack = 1e-6 * profile_.resources[r].bytes_per_second;
+    CAUSEWAY_CHECK(std::abs(sums[r] - reserved_[r]) <= slack, "reservations miscounted");
+    CAUSEWAY_CHECK(reserved_[r] <= capacity_[r] + slack, "more reserved than there is");
   }
 }
 

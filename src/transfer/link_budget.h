@@ -3,13 +3,9 @@
 // way, its duplex sum, a socket, peer ports). Weight streaming, rotation, relays and promotion
 // reserve here; no module keeps a bandwidth number of its own.
 //
-// A purpose may have a floor on a resource (KV coming in keeps a minimum): what others reserve
-// leaves room for it.
-//
 // Pure bookkeeping: it slows nothing down by itself. Not thread-safe.
 #pragma once
 
-#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -40,22 +36,15 @@ class LinkBudget {
                                             double bytes_per_second) const;
 
   // Reserves all or nothing. kResourceExhausted names the resource that has too little left.
-  Result<ReservationId> reserve(device::CopyPriority purpose,
-                                const std::vector<ResourceShare>& shares);
+  Result<ReservationId> reserve(const std::vector<ResourceShare>& shares);
   void release(ReservationId reservation);
-
-  // Keeps at least so much of a resource for a purpose. kInvalidArgument when the floors of all
-  // purposes exceed the capacity. Existing reservations stay.
-  Status set_floor(int resource, device::CopyPriority purpose, double bytes_per_second);
 
   // How much of a resource there is from now on: what the profile says at most. Reservations that
   // exist stay.
   void set_capacity(int resource, double bytes_per_second);
 
-  // What `purpose` could still reserve.
-  double available(int resource, device::CopyPriority purpose) const;
-  // The most that `purpose` could move along these hops.
-  Result<double> available(const std::vector<Hop>& hops, device::CopyPriority purpose) const;
+  // What could still be reserved.
+  double available(int resource) const;
   double reserved(int resource) const;
 
   const std::vector<device::LinkResource>& resources() const { return profile_.resources; }
@@ -63,16 +52,10 @@ class LinkBudget {
   void check_integrity() const;
 
  private:
-  using ByPurpose = std::array<double, device::kCopyPriorities>;
-  struct Reservation {
-    device::CopyPriority purpose;
-    std::vector<ResourceShare> shares;  // each resource once
-  };
   const device::LinkProfile profile_;
-  std::vector<double> capacity_;     // by resource
-  std::vector<ByPurpose> reserved_;  // by resource
-  std::vector<ByPurpose> floors_;    // by resource
-  std::map<ReservationId, Reservation> reservations_;
+  std::vector<double> capacity_;                                      // by resource
+  std::vector<double> reserved_;                                      // by resource
+  std::map<ReservationId, std::vector<ResourceShare>> reservations_;  // each resource once
   std::int64_t next_ = 0;
 };
 

@@ -22,7 +22,7 @@ struct ChunkCopies {
 ChunkCopies copies_of(const Chunk& chunk, const SegmentTable& segments, MemoryAddress staging) {
   ChunkCopies copies;
 
-  CAUSEWAY_DCHECK(chunk.range.begin < chunk.range.end, "a chunk has bytes");
+  CAUSEWAY_DCHECK(chunk.range.begin < chunk.range.end, "a chunk without bytes");
   for (const SegmentTable::Part& part : segments.parts(chunk.range)) {
     const bool in = chunk.direction == Direction::kIn;
     const MemoryAddress& source = in ? part.host : part.device;
@@ -100,7 +100,7 @@ Status LinkLane::launch(const Chunk& chunk, const SegmentTable& segments, Transf
 // semaphore, too.
 Status LinkLane::issue_direct(Slot& slot, const Chunk& chunk, const SegmentTable& segments,
                               TransferSignal signal) {
-  CAUSEWAY_DCHECK(!chunk.relayed(), "a relayed chunk goes through staging");
+  CAUSEWAY_DCHECK(!chunk.relayed(), "a relayed chunk goes past staging");
   const ChunkCopies copies = copies_of(chunk, segments, {});
   CAUSEWAY_TRY(link_->copy(copies.direct, chunk.priority));
   if (chunk.completes && signal.semaphore != nullptr) {
@@ -127,7 +127,7 @@ Status LinkLane::issue_relay(Slot& slot, const Chunk& chunk, const SegmentTable&
 Status LinkLane::first_then(device::Stream& first, device::Stream& second, Slot& slot,
                             const std::vector<Copy>& one, const std::vector<Copy>& two,
                             device::CopyPriority priority) {
-  CAUSEWAY_DCHECK(one.size() > 0 && two.size() > 0, "both halves of a relay copy");
+  CAUSEWAY_DCHECK(one.size() > 0 && two.size() > 0, "a half of a relay that does not copy");
   CAUSEWAY_TRY(first.copy(one, priority));
   const Status marked = first.record(*slot.crossed);
   if (!marked.ok()) {

@@ -35,7 +35,7 @@ bool HeldLease::Way::any() const {
 bool HeldLease::Way::update(const RatesByPurpose& now_wanted, Nanos now) {
   bool changed = false;
   for (std::size_t p = 0; p < wanted.size(); ++p) {
-    CAUSEWAY_DCHECK(is_rate(now_wanted[p]), "a rate is wanted of a link");
+    CAUSEWAY_DCHECK(is_rate(now_wanted[p]), "what is wanted of a link is no rate");
     if (now_wanted[p] < wanted[p] && now < seen[p] + kWantedKept) continue;
     changed = changed || now_wanted[p] != wanted[p];
     wanted[p] = now_wanted[p];

@@ -20,7 +20,7 @@
 
 namespace causeway::transfer {
 
-// Of a lease. It is asked for again when half of that has passed.
+// How long a lease lasts. It is asked for again when half of that has passed.
 inline constexpr Nanos kLeaseLength = millis(500);
 
 // Bytes per second by device::CopyPriority.

@@ -102,7 +102,7 @@ double shared_capacity(const LinkMap& map, Direction direction) {
     for (int link = 0; link < map.links; ++link) {
       if (set.links.has(link)) sum += alone(map, link, direction);
     }
-    CAUSEWAY_DCHECK(sum > 0, "every link of a set has a rate alone");
+    CAUSEWAY_DCHECK(sum > 0, "a link of a set has no rate alone");
     shared = shared || set.rate < kShared * sum;
     best = std::max(best, set.rate);
   }
@@ -158,7 +158,7 @@ BestSet best_set(const LinkMap& map, int target, Direction direction) {
   double most = 0;
   for (const BestSet& set : candidates) most = std::max(most, set.rate);
   std::erase_if(candidates, [&](const BestSet& set) { return set.rate < kAlike * most; });
-  CAUSEWAY_DCHECK(most >= 0, "a set of links has a rate");
+  CAUSEWAY_DCHECK(candidates.empty() || most > 0, "no set of links has a rate");
   const auto better = [&](const BestSet& a, const BestSet& b) {
     if (a.links.count() != b.links.count()) return a.links.count() > b.links.count();
     if (a.links.has(target) != b.links.has(target)) return a.links.has(target);

@@ -64,7 +64,7 @@ class Survey {
     std::vector<double> rates;
     for (int run = 0; run < options_.runs; ++run) {
       CAUSEWAY_ASSIGN(const double rate, prober_.rate(direction_, links, target));
-      CAUSEWAY_DCHECK(rate >= 0, "a rate was measured");
+      CAUSEWAY_DCHECK(rate >= 0, "what was measured is no rate");
       rates.push_back(rate);
     }
     return median(std::move(rates));
@@ -118,7 +118,7 @@ class Survey {
       // Fewer links are better at the same rate; more links must pay.
       const bool fewer = best.count() < links.count();
       if (best_rate < rate * (fewer ? 2 - options_.worth : options_.worth)) return {};
-      CAUSEWAY_DCHECK(!best.empty(), "a set has a link");
+      CAUSEWAY_DCHECK(!best.empty(), "a set without a link");
       links = best;
       rate = std::max(rate, best_rate);
     }

@@ -15,6 +15,7 @@ namespace {
 using testing::eight_h200;
 using testing::map_of;
 using testing::ModelProber;
+using testing::steady_rate;
 
 LinkSet set_of(std::initializer_list<int> links) {
   LinkSet set;

@@ -33,7 +33,7 @@ class Filling {
     if (step == std::numeric_limits<double>::infinity()) return false;
     for (std::size_t i = 0; i < routes_.size(); ++i) {
       if (!grows_[i]) continue;
-      CAUSEWAY_DCHECK(step >= 0 && std::isfinite(step), "rates grow");
+      CAUSEWAY_DCHECK(step >= 0 && std::isfinite(step), "rates that fall");
       rates_[i] += step;
       for (const ResourceShare& share : routes_[i]->per_byte) {
         double& left = left_[at(share.resource)];
@@ -59,7 +59,7 @@ class Filling {
     for (std::size_t r = 0; r < left_.size(); ++r) {
       if (taken[r] > 0) step = std::min(step, left_[r] / taken[r]);
     }
-    CAUSEWAY_DCHECK(step >= 0, "rates grow");
+    CAUSEWAY_DCHECK(step >= 0, "rates that fall");
     return step;
   }
 
@@ -142,7 +142,7 @@ void LinkShares::set_begun(LinkClaim& claim, bool begun) {
 void LinkShares::remove(LinkClaim& claim) {
   const std::lock_guard lock(mutex_);
   const auto found = std::find(claims_.begin(), claims_.end(), &claim);
-  CAUSEWAY_CHECK(found != claims_.end(), "a claim goes once");
+  CAUSEWAY_CHECK(found != claims_.end(), "a claim goes twice");
   if (claim.reservation_.valid()) budget_.release(claim.reservation_);
   claims_.erase(found);
   divide();
@@ -188,11 +188,11 @@ void LinkShares::grant(const std::vector<LinkClaim*>& begun) {
     }
     std::vector<double> left;
     for (int r = 0; r < std::ssize(budget_.resources()); ++r) {
-      left.push_back(budget_.available(r, purpose));
+      left.push_back(budget_.available(r));
     }
     const std::vector<double> rates = fair_rates(std::move(left), routes);
     CAUSEWAY_DCHECK(rates.size() == routes.size() && owners.size() == routes.size(),
-                    "a rate a route");
+                    "another number of rates than routes");
     for (std::size_t i = 0; i < routes.size(); ++i) {
       owners[i]->granted_ += rates[i];
       for (const ResourceShare& share : routes[i]->per_byte) {
@@ -206,7 +206,7 @@ void LinkShares::grant(const std::vector<LinkClaim*>& begun) {
 void LinkShares::reserve(const std::vector<LinkClaim*>& begun, CopyPriority purpose) {
   for (LinkClaim* claim : begun) {
     if (claim->purpose_ != purpose) continue;
-    const auto reserved = budget_.reserve(purpose, claim->taken_);
+    const auto reserved = budget_.reserve(claim->taken_);
     CAUSEWAY_CHECK(reserved.ok(), "more is granted than the links have");
     claim->reservation_ = *reserved;
   }

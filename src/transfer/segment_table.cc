@@ -63,7 +63,7 @@ std::vector<SegmentTable::Part> SegmentTable::parts(ByteRange range) const {
     const Segment& segment = segments_[s];
     const Bytes from = std::max(range.begin, starts_[s]);
     const Bytes to = std::min(range.end, starts_[s] + segment.bytes);
-    CAUSEWAY_DCHECK(from < to, "a part has bytes");
+    CAUSEWAY_DCHECK(from < to, "a part without bytes");
     Part part{segment.host, segment.device, from - range.begin, to - from};
     part.host.offset += from - starts_[s];
     part.device.offset += from - starts_[s];

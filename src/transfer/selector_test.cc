@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "transfer/modelled_links.h"
 #include "transfer/testing/machines.h"
+#include "transfer/testing/modelled_links.h"
 
 namespace causeway::transfer::selector_test {
 namespace {
@@ -13,9 +13,12 @@ namespace {
 using device::CopyPriority;
 using device::kHostEnd;
 using device::LinkProfile;
+using testing::BackgroundTraffic;
 using testing::eight_h200;
 using testing::exhaustive_best;
 using testing::map_of;
+using testing::SimulationResult;
+using testing::SimulationSetup;
 
 constexpr double kShareOfBest = 0.95;
 

@@ -29,7 +29,7 @@ SetTuner::SetTuner(SetTunerOptions options, Start start)
 void SetTuner::open_later() {
   open_ = false;
   settling_ = 2 * std::max(base_.count(), current().count());
-  CAUSEWAY_DCHECK(settling_ > 0, "a set has a link");
+  CAUSEWAY_DCHECK(settling_ > 0, "a set without a link");
 }
 
 void SetTuner::pause() {

@@ -256,7 +256,7 @@ Counts prompt_of(Router& router, int tokens, std::int64_t k) {
 }
 
 // Qwen3-30B-A3B's experts, slots for a quarter of them, after a thousand tokens of warming up; a
-// step's loads all end while it runs. Of sequences of `output` tokens behind a prompt of 128.
+// step's loads all end while it runs. Sequences have `output` tokens behind a prompt of 128.
 Rates simulate(ExpertPolicy policy, double exponent, int output) {
   constexpr std::int64_t kLayers = 12, kExperts = 128, kChosen = 8;
   Router router(kLayers, kExperts, exponent, 7);

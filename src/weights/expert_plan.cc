@@ -92,7 +92,7 @@ class ExpertPlanner {
 
 Result<ExpertPlan> plan_experts(const WeightLayout& layout, std::span<const ReadingStep> reading,
                                 const StreamOptions& options) {
-  CAUSEWAY_CHECK(options.extent.count > 0, "an extent has a size");
+  CAUSEWAY_CHECK(options.extent.count > 0, "an extent without a size");
   ExpertPlanner planner(layout, options);
   for (const ReadingStep& step : reading) {
     if (!step.readable_at_home) planner.keep(step);

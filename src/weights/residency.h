@@ -106,7 +106,7 @@ enum class GroupPlace : std::uint8_t { kHome, kArriving, kCached };
 // How many extents each model needs. Models that never fit beside the pinned ones want none.
 struct ExtentDemand {
   std::int64_t used = 0;  // that hold groups
-  // Of those, of models without requests, and of groups that are not required; none that is pinned.
+  // The part of `used` of models without requests, and of groups not required; none that is pinned.
   std::int64_t idle = 0;
   std::int64_t wanted = 0;   // that required groups of models with requests lack
   std::int64_t largest = 0;  // of one model with requests and the pinned ones

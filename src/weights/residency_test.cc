@@ -269,8 +269,8 @@ TEST(Residency, AModelKeepsItsPlaceForItsQuantumAndLeavesWhenItsStepsHaveEnded) 
   EXPECT_TRUE(cache.ready(kA));
 }
 
-// Of two models that are served since the same moment, one leaves: not now this one, now that one,
-// so that neither ever drains.
+// When two models are served since the same moment and one must leave, it is always the same one:
+// otherwise neither would ever drain.
 TEST(Residency, TheModelThatLeavesStaysTheSameUntilItHasDrained) {
   Cache cache(options_of(2));
   for (const ModelId model : {kA, kB, kC}) cache.add(model, model_of(1, 1));

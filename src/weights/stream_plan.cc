@@ -156,7 +156,7 @@ std::int64_t Parting::distance_of(std::size_t index) const {
       distance = std::min(distance, own - last_user(place - ring_));
       continue;
     }
-    // Of the pass before: the last place that had the same extent of the ring.
+    // In the pass before: the last place that had the same extent of the ring.
     const std::int64_t before = place + (places - 1 - place) / ring_ * ring_;
     distance = std::min(distance, own + groups - last_user(before));
   }
@@ -186,7 +186,7 @@ StreamPlan Parting::plan() {
 
 Result<StreamPlan> plan_stream(const WeightLayout& layout, std::span<const ReadingStep> reading,
                                const StreamOptions& options) {
-  CAUSEWAY_CHECK(options.extent.count > 0 && options.ring.count >= 0, "an extent has a size");
+  CAUSEWAY_CHECK(options.extent.count > 0 && options.ring.count >= 0, "an extent without a size");
   // From all to none: as much as fits stays.
   const auto steps = static_cast<double>(reading.size());
   for (double kept = steps; kept >= 0; --kept) {

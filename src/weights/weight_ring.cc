@@ -17,7 +17,7 @@ std::optional<WeightRing::Next> WeightRing::next() const {
   if (pass > begun_ + (wanted_ ? 1 : 0)) return std::nullopt;
   const std::int64_t before = place - distances_[static_cast<std::size_t>(group)];
   if (consumed_ < before) return std::nullopt;
-  // Of a step that ended before its copies had.
+  // A step may have ended before its copies had.
   if (!under_way_.empty() && *under_way_.begin() <= before) return std::nullopt;
   return Next{static_cast<int>(group), static_cast<std::uint32_t>(pass)};
 }

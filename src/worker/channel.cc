@@ -204,7 +204,7 @@ Result<std::optional<Received>> Channel::receive(Nanos timeout) {
     const std::scoped_lock lock(mutex_);
     if (!queue_.empty()) wanted |= POLLOUT;
   }
-  // Of a witness only its end is of interest, which poll() always reports; -1 is ignored.
+  // Only the end of a witness is of interest, which poll() always reports; -1 is ignored.
   std::array<pollfd, 3> polled{pollfd{socket_.get(), wanted, 0}, pollfd{wakeup_.get(), POLLIN, 0},
                                pollfd{witness_.get(), 0, 0}};
   const Nanos left = std::max(timeout, Nanos(0));

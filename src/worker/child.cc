@@ -116,7 +116,7 @@ Child::Child(pid_t pid) : pid_(pid) {
 
 Result<Child> Child::start(const std::vector<std::string>& command, int socket,
                            const std::vector<std::string>& environment) {
-  CAUSEWAY_CHECK(!command.empty(), "a program to start");
+  CAUSEWAY_CHECK(!command.empty(), "no program to start");
   // A descriptor that is kChildSocket already would stay closed on exec.
   weights::FileDescriptor moved(::fcntl(socket, F_DUPFD_CLOEXEC, kChildSocket + 1));
   if (!moved.valid()) return io_error("copying a socket", errno);

@@ -16,7 +16,7 @@ Nanos restart_pause(std::int64_t losses, Nanos least, Nanos most);
 //  lost ─┬─ killed ──────── end ────────▶ reaped ─┐
 //        └─ started ─ hello ─▶ prepare ─▶ wait ───┴─ open ─▶ serves again
 //
-// Of the last start, if it took several.
+// The times of a start; if several were needed, of the last.
 struct RestartParts {
   std::int64_t starts = 1;
   Nanos end = {};      // the old process, from SIGKILL until waitpid returned it

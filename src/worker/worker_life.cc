@@ -206,7 +206,7 @@ Status Worker::State::take(const Observed& observed) {
   return {};
 }
 
-// Of one that has ended since it means nothing.
+// A message about a request that has ended has no effect.
 Status Worker::State::take(const Queued& queued) {
   const std::scoped_lock lock(mutex_);
   CAUSEWAY_ASSIGN(One* const one, from(queued.slice));

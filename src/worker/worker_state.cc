@@ -71,7 +71,7 @@ Status Worker::State::submit(std::int32_t slice, request::Request request) {
     return invalid_argument("request " + std::to_string(id.value) + " is on this slice already");
   }
   const Status sent = channel_->send(bytes);
-  // Of a worker that has gone the thread is about to hear, and ends it with the others.
+  // If the worker has gone, the thread is about to hear of it and ends the request with the others.
   if (sent.ok() || sent.error().code == ErrorCode::kUnavailable) return {};
   one.requests.erase(id);
   return sent;

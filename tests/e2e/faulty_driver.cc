@@ -33,7 +33,7 @@ int (*real_context_device)(int*) = nullptr;
 int (*real_create)(unsigned long long*, std::size_t, const void*, unsigned long long) = nullptr;
 int (*real_register)(void*, std::size_t, unsigned) = nullptr;
 
-// Of the GPU whose context the caller has.
+// Whether the GPU whose context the caller has is lost.
 bool is_lost() {
   if (told("lost")) return true;
   int device = 0;

@@ -13,7 +13,7 @@ namespace program {
 
 namespace {
 
-// Of a function, the name in documents, and that of its current version in the library.
+// Finds a function by its name in documents, and that of its current version in the library.
 using Find = std::function<void*(const char* name, const char* versioned)>;
 
 Find by_dlsym(bool per_thread) {

@@ -48,10 +48,15 @@ KERNEL_LINES_MAX = 250
 COLUMNS_MAX = 100
 MEASUREMENT_WORDS_MAX = 8000  # of all pages together, as `wc -w` counts
 BLOB_BYTES_MAX = 256 * 1024
+<<<<<<< HEAD
 # Programs of their own, the server's list of what it takes, the preload library, whose options are
 # variables, and what sets the driver's.
 OPTIONS_EXEMPT = (r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/"
                   r"|^src/server/api/prepare\.cc$|^src/preload/|^src/device/cuda/cuda_queues\.\w+$")
+=======
+# Programs of their own, and the preload library, whose options are variables.
+OPTIONS_EXEMPT = r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/|^src/preload/"
+>>>>>>> comments
 # An option, a variable of the environment or a command, in a text.
 OPTION = r'(?:^|[ (])--[a-z][a-z-]+|`causeway |\b(?:CUDA|NVIDIA|CAUSEWAY|LD|OMP)_[A-Z_]+\b'
 # Assertions a function (rooms.py), of the rooms whose state outlives a call. They only rise.
@@ -61,6 +66,8 @@ ASSERTION_FLOORS = {"kv": 0.85, "schedule": 0.55, "engine": 0.50, "transfer": 0.
 # not never: this only falls.
 RIDDLES = r"\b(?:nobody|whoever|whom(?:ever)?|who|somebody|everybody|anybody)\b"
 RIDDLES_MAX = {"model": 2, "text": 1}  # a model's first text; a sentence about people
+# Where no comment may begin with "Of", which leaves its subject to the code below it.
+NO_FRAGMENTS = ("src", "tests")
 
 
 def layers(tree):
@@ -234,6 +241,17 @@ def riddles(tree):
             word = re.search(r"\b(?:nobody|whoever)\b(?!\")", line, re.I)
             if word:
                 yield Finding(path, number, "words", f"`{word.group(0)}`: name the subject")
+
+
+def fragments(tree):
+    """A comment begins with its subject: "Of a step: …" can only be read with the code beside it."""
+    for source in tree.sources:
+        if source.path.parts[0] not in NO_FRAGMENTS:
+            continue
+        for literal in source.words():
+            if re.match(r"(?://|/\*)\W*Of\b", literal.group(0)):
+                line = source.text.count("\n", 0, literal.start()) + 1
+                yield Finding(source.path, line, "fragments", "begin with the subject, not with `Of`")
 
 
 def columns(tree):
@@ -427,9 +445,14 @@ def conformance(tree):
                 yield Finding(page, number, "conformance", f"{name} has no test {case}")
 
 
+<<<<<<< HEAD
 RULES = [layers, program_without_measuring, links_of_rooms, include_cycles, banned_calls,
          header_hygiene, cuda_headers, ratchets,
          assertion_floors, options_in_libraries, riddles, columns,
+=======
+RULES = [layers, links_of_rooms, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
+         assertion_floors, options_in_libraries, riddles, fragments, columns,
+>>>>>>> comments
          prose_columns, measurement_words, links, architecture, numbered_decisions,
          planted_bugs, unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]

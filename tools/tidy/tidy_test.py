@@ -148,6 +148,15 @@ class TidyTest(unittest.TestCase):
         self.assert_finds("words", {"docs/a.md": "Whoever asks.\n"})
         self.assert_clean({"docs/a.md": "`test_delays_nobody`, and a client who asks.\n"})
 
+    def test_fragments(self):
+        for text in ("// Of a step.\n", "int x = 1;  // Of the last one.\n", "/* Of a step. */\n",
+                     "// A step's end.\n// Of a request nothing is known.\n"):
+            self.assert_finds("fragments", {"src/kv/a.cc": text})
+            self.assert_finds("fragments", {"tests/e2e/a.cu": text})
+            self.assert_clean({"apps/causeway/a.cc": text})
+        self.assert_clean({"src/kv/a.cc": "// Offers frames. Of these, one is free.\n"
+                                          'const char* kText = "// Of no interest";\n'})
+
     def test_architecture(self):
         table = "".join(f"| {layer} | `{name}` | x |\n" for name, layer in LAYERS.items())
         self.assert_clean({"ARCHITECTURE.md": table + "`text/a.cc`\n", "src/text/a.cc": "int x;\n"})

@@ -56,7 +56,7 @@ class Arguments {
   std::vector<std::string> left_;
 };
 
-// Of a program that takes nothing but `--seed S`.
+// The seed of a program that takes no argument but `--seed S`.
 inline std::uint64_t seed_of(int argc, const char* const* argv) {
   Arguments arguments(argc, argv);
   const auto seed = arguments.number("--seed", std::uint64_t{20260101});

@@ -22,7 +22,7 @@ struct Counted {
   double least = -1;
 };
 
-// Of whom histories are.
+// The program and the suite that run histories.
 struct HistoryTest {
   const char* program;
   const char* suite;

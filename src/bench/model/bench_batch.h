@@ -19,7 +19,7 @@ struct BatchPart {
   std::int64_t tokens = 1;   // of each in this step
 };
 
-// Of 4 MiB, bf16. kInvalidArgument when not even a token fits.
+// A layout with frames of 4 MiB, in bf16. kInvalidArgument when not even a token fits.
 Result<kv::BlockLayout> bench_layout(const ModelConfig& config);
 
 // Frames that the step takes.

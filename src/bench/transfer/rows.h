@@ -12,7 +12,7 @@
 
 namespace causeway::transfer::bench {
 
-// Of several runs.
+// The median, the lowest and the highest value of several runs.
 struct Spread {
   double median = 0, low = 0, high = 0;
 };

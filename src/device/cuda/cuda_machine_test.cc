@@ -196,7 +196,7 @@ TEST_F(CudaMachineTest, SlicesGetUnitsOfTheirOwn) {
             ErrorCode::kInvalidArgument);
 }
 
-// Of an H200's 132 SMs 120 are in units of 8, and 128 in units of 16, 32 or 64.
+// 15 units of 8 SMs are 120 of an H200's 132 SMs; units of 16, 32 or 64 reach 128 of them.
 TEST_F(CudaMachineTest, ACoarserSplitReachesMore) {
   set_up({.finest_units_max = 15});
   const auto splits = machine_->sm_splits(0).value();

@@ -155,7 +155,7 @@ bool CudaStream::at_hand(const MemoryAddress& address, Bytes bytes,
 }
 
 bool CudaStream::at_hand(const Copy& copy, OneCopy& resolved) const {
-  CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
+  CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy of a negative size");
   resolved.bytes = to_size(copy.bytes);
   return at_hand(copy.target, copy.bytes, resolved.target) &&
          at_hand(copy.source, copy.bytes, resolved.source);

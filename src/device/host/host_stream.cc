@@ -59,7 +59,7 @@ Status HostStream::copy(std::span<const Copy> copies, CopyPriority priority) {
   CopyWork work;
   work.priority = priority;
   for (const Copy& copy : copies) {
-    CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy cannot have a negative size");
+    CAUSEWAY_CHECK(copy.bytes.count >= 0, "a copy of a negative size");
     CAUSEWAY_ASSIGN(const Resolved target, resolve(copy.target, copy.bytes));
     CAUSEWAY_ASSIGN(const Resolved source, resolve(copy.source, copy.bytes));
     const CopyEnds ends{source.end, target.end};

@@ -144,7 +144,7 @@ void History::cancel() {
   tell(RequestCancelled{at->first});
 }
 
-// Of those that run.
+// Ends one of the requests that run.
 void History::end_one() {
   std::vector<RequestId> running;
   for (const auto& [id, asked] : requests_) {
@@ -266,7 +266,7 @@ void History::lose(SliceId slice, RequestId by) {
     there.push_back(id);
     const bool suspect = id == by || random_.chance(0.4);
     if (suspect) event.suspects.push_back(id);
-    ++(suspect ? asked.struck : asked.waited);
+    ++(suspect ? asked.suspected : asked.waited);
     if (!suspect && asked.waited > options_.resumes_max) report_.waited_long += 1;
   }
   tell(event);
@@ -387,8 +387,8 @@ void History::apply(const Route& route) {
   }
   if (at->second.cancelled) fail("a request goes on that was cancelled");
   const Asked& asked = at->second;
-  if (asked.struck > options_.resumes_max) fail("a request may bring down slices for ever");
-  if (++at->second.routed > 1 + asked.struck + asked.waited + asked.withdrawn)
+  if (asked.suspected > options_.resumes_max) fail("a request may bring down slices for ever");
+  if (++at->second.routed > 1 + asked.suspected + asked.waited + asked.withdrawn)
     fail("a request is routed too often");
   if (!is_up(route.slice)) fail("a request is routed to a slice that is lost");
   if (closing_.contains(route.slice)) fail("a request is routed to a slice that is to be closed");
@@ -427,7 +427,7 @@ void History::apply(const Refuse& refuse) {
   const bool cancelled = refuse.reason == request::FinishReason::kCancelled;
   if (!cancelled && refuse.error.message.empty()) fail("a request is refused without a reason");
   const bool as_suspect = refuse.error.message.find("it is not sent to") != std::string::npos;
-  if (as_suspect && at->second.struck <= options_.resumes_max) {
+  if (as_suspect && at->second.suspected <= options_.resumes_max) {
     fail("a request is refused that only waited where slices were lost");
   }
   report_.suspects_ended += as_suspect;

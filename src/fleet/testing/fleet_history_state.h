@@ -37,7 +37,7 @@ class History {
     Nanos lost_at = Nanos(-1);   // its slice; negative: it runs, or never did
     bool given_back = false;     // its slice was told to
     std::int64_t withdrawn = 0;  // from slices that were closed, or gave it back
-    std::int64_t struck = 0;     // in a step of slices that were lost
+    std::int64_t suspected = 0;  // in a step of slices that were lost
     std::int64_t waited = 0;     // in those that were lost
     bool loads = false;          // asks for the model alone
     bool poison = false;         // brings down every slice that computes it

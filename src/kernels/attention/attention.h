@@ -24,8 +24,8 @@
 
 namespace causeway::kernels::attention {
 
-// Of the sliding window: a token sees itself and the `window` − 1 tokens in front of it (Mistral
-// 7B, arXiv 2310.06825). Frames of tokens that have left it stay.
+// A `window` that hides nothing. In a sliding window a token sees itself and the `window` − 1
+// tokens in front of it (Mistral 7B, arXiv 2310.06825). Frames of tokens that have left it stay.
 inline constexpr std::int64_t kNoWindow = std::numeric_limits<std::int64_t>::max();
 
 // One layer's K and V in the slice's frames.

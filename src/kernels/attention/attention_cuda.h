@@ -79,7 +79,7 @@ struct ParamsCuda {
   // its way, by `fused_prepare`, whose qkv is q. Only the split kernel and the one for
   // small batches can.
   const PrepareCuda* fused_prepare = nullptr;
-  // Of steps that only decode: the kernel in front is a library's (cuda_launch.cuh).
+  // In steps that only decode: whether the kernel in front is a library's (cuda_launch.cuh).
   bool behind_library = false;
   PrefillKernel prefill_kernel = PrefillKernel::kBest;
   DecodeKernel decode_kernel = DecodeKernel::kBest;

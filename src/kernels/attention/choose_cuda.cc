@@ -93,7 +93,7 @@ int choose_small_batch_cluster(const Heads& heads, std::int64_t sequences, std::
                                std::int64_t room_of_8) {
   if (!small_batch_serves(heads) || sequences < 1 || sequences > kSmallBatchSequences) return 0;
   const std::int64_t clusters = sequences * heads.kv;
-  // Of two CTAs the split kernel has as many workers, and no rounds.
+  // Clusters of two CTAs are never chosen: the split kernel has as many workers, and no rounds.
   return clusters <= room_of_8 ? 8 : clusters <= room_of_4 ? 4 : 0;
 }
 

@@ -61,7 +61,7 @@ inline FusedPrepareArgs fused_prepare_args(const ParamsCuda& p) {
           p.fused_prepare->norm_offset};
 }
 
-// Of scores whose exponentials have the base 2.
+// Scores are scaled by log2(e), so that their exponentials have the base 2.
 constexpr float kLog2E = 1.4426950408889634f;
 inline float scale_log2_of(const ParamsCuda& p) { return p.scale * kLog2E; }
 

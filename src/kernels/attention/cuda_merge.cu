@@ -249,8 +249,8 @@ int merge_party_bits(int sequences, int heads) {
   return bits;
 }
 
-// What few sequences of few heads run has neither of what others need. Of 64 a head always has
-// several teams; of 256, which is rare, one instance serves.
+// What few sequences of few heads run has neither of what others need. At 64 a head always has
+// several teams; at 256, which is rare, one instance serves.
 template <int kSize>
 auto choose_merge(const Items& items) {
   if constexpr (kSize == 64 || kSize == 256) {

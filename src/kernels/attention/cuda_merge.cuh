@@ -53,10 +53,10 @@ __device__ inline int row_of(const MergeArgs& a, int head) {
   return a.by_group.of(head) * a.group + head;
 }
 
-// Of a piece: what its worker left, where `wanted`, else nothing to add. Relaxed: past the first
-// cache, where a rehearsal may have left what lay there before, and in the order written: of weak
-// loads the assembler puts half behind the use of others. What a use waits for first, the states,
-// is to be asked for last.
+// What a piece's worker left, where `wanted`, else nothing to add. Relaxed: past the first cache,
+// where a rehearsal may have left what lay there before, and in the order written: the assembler
+// puts half of weak loads behind the use of others. What a use waits for first, the states, is to
+// be asked for last.
 template <int kSize>
 __device__ __forceinline__ float4 read_value(const char* partial, int row, bool wanted) {
   float4 value = make_float4(0, 0, 0, 0);

@@ -131,7 +131,7 @@ template <int kSize>
 Status launch_many(const SplitArgs& split, CudaStream stream) {
   constexpr int kTeams = kMergeThreads / kMergeTeam<kSize>;
   const MergeArgs a = merge_args(split);
-  // Of fewer sequences than slots the plan of all is the shorter list.
+  // With fewer sequences than slots the plan of all sequences is the shorter list.
   const bool by_sequence = a.sequences < split.slots;
   const int count = by_sequence ? a.sequences : split.slots - 1;
   const int of_one = (count * a.heads + kTeams - 1) / kTeams;  // CTAs, an item a team

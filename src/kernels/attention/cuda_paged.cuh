@@ -23,7 +23,7 @@ struct PagedArgs : DecodeArgs {
   }
 };
 
-// Of sequences [first, last): all that decode, or all prompts.
+// The arguments for sequences [first, last): all that decode, or all prompts.
 inline PagedArgs paged_args(const ParamsCuda& p, std::int64_t first, std::int64_t last) {
   PagedArgs a = {decode_args(p)};
   a.query_begin = p.query_begin;

@@ -27,8 +27,8 @@ constexpr bool tensor_serves(const Heads& heads) { return heads.size <= 128; }
 Status run_split(const ParamsCuda& params, CudaStream stream);
 Status run_split_plan(const ParamsCuda& params, CudaStream stream);
 Bytes split_workspace(const Heads& heads, std::int64_t sequences);
-// Query heads of a KV head that the split kernel serves at most, KV heads, and head sizes. Of 256 a
-// warp has registers for the sums of eight heads; of 96 no model is known that shares more.
+// Query heads of a KV head that the split kernel serves at most, KV heads, and head sizes. At 256 a
+// warp has registers for the sums of eight heads; at 96 no model is known that shares more.
 constexpr std::int64_t kSplitGroupMax = 16;
 constexpr std::int64_t kSplitKvMax = 512;
 constexpr std::int64_t split_group_max(std::int64_t size) {

@@ -57,7 +57,7 @@ __device__ Found find_tile(const SplitArgs& a, int lane, int64_t wanted) {
   return {};
 }
 
-// Of a sequence of `count` > 0 tiles from `start` on.
+// The plan of a sequence of `count` > 0 tiles from `start` on.
 __device__ SequencePlan pieces_of(const Share& share, int sequence, int64_t start, int count) {
   const int64_t first = share.slot_of(start);
   SequencePlan plan = {};
@@ -168,7 +168,7 @@ void cut(const Heads& heads, int sms, SplitArgs& a) {
   a.slots = a.ctas * a.warps / a.kv_heads;
 }
 
-// Of slot_plan and crossing, and of all that is planned.
+// Bytes of slot_plan, of crossing, and of all that is planned.
 std::int64_t slot_plan_bytes(const Heads& heads) {
   return aligned(slots_max(heads) * static_cast<std::int64_t>(sizeof(SlotPlan)));
 }

@@ -199,7 +199,7 @@ struct SmallBatchWorker {
   uint32_t memory;  // its address
   int warp, lane;
   uint32_t q[kEights][kSize / 16][2];  // as the right operand
-  // Of 16 elements from warp × 16 on: rows are elements, columns query heads.
+  // Sums of 16 elements from warp × 16 on: rows are elements, columns query heads.
   float out[kEights][4];
   float above[kEights][2], total[kEights][2];  // of heads lane % 4 × 2 and the next
 

@@ -20,7 +20,7 @@
 //
 // The query heads that share the KV head are the eight columns of the tensor cores' product, or two
 // of eight: scores are [tokens × heads] = K · qᵀ, sums [elements × heads] = Vᵀ · weights.
-// Of a sequence that several slots share, each leaves a partial result; a second kernel, on its way
+// When several slots share a sequence, each leaves a partial result; a second kernel, on its way
 // before the first ends, adds them up (cuda_merge.cu).
 #include "kernels/attention/cuda_split.cuh"
 #include "kernels/cuda_bf16.cuh"
@@ -213,7 +213,7 @@ struct Worker {
                          valid, once);
     }
   }
-  // Of frames smaller than a tile.
+  // Loads from frames that are smaller than a tile.
   __device__ void load_rows(const Loading& at, int held, int stage, int count, int own_row) {
     const int token = at.within + lane % kTile, block = token / a.block_tokens;
     const int frame = tables.frame(held, at.frame_at + block);
@@ -255,7 +255,7 @@ struct Worker {
     return a.prepare.table + static_cast<int64_t>(sequence) * kSize;
   }
 
-  // Of a sequence that begins with the tile. Without slots, into L2 at least.
+  // Asks for the queries of a sequence that begins with the tile. Without slots, into L2 at least.
   __device__ void ask_for_queries(const Tile& at, int slot) const {
     const __nv_bfloat16* source = queries_of(at.sequence);
     if (!has_slots()) {
@@ -707,7 +707,7 @@ Status launch_split(const SplitArgs& a, bool behind_library, CudaStream stream) 
                              .shared_bytes_max = kSharedMax,
                              .behind_library = behind_library};
   auto* kernel = split_kernel<kSize, Serves::kAny>;
-  // Of heads of 256, and of 96 that share no KV head, a model's frames are smaller than a tile.
+  // With heads of 256, and of 96 that share no KV head, a model's frames are smaller than a tile.
   if constexpr (kSize == 96) {
     if (!bounded) kernel = split_kernel<kSize, Serves::kUnbounded>;
   } else if constexpr (kSize < 256) {

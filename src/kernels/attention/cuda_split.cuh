@@ -23,7 +23,7 @@ struct alignas(16) SlotPlan {
   int sequence, tile, count, length;      // the first tile; how many in all; tokens that are seen
   int frame_at, within, frames_end, pad;  // where the first tile begins: index in `frames`, token
   int frames[32];                         // from frame_at on
-  // Of the sequences behind the first.
+  // Lengths and first frames of the sequences after the first.
   int lengths[32];
   int frame_begins[32];
 };
@@ -46,7 +46,7 @@ struct SplitArgs : DecodeArgs {
   bool tables_early;
   // With a table: q's rows hold q, then the other KV heads' q, then all k, then all v.
   FusedPrepareArgs prepare;
-  // Of scores: products × scale_log2; or with a soft cap, cap_log2 × tanh(products × scale_log2 /
+  // Scores are products × scale_log2; or with a soft cap, cap_log2 × tanh(products × scale_log2 /
   // (2 log2(e))): then scale_log2 makes exponents of the products.
   float scale_log2;
   float cap_log2;  // 0: none
@@ -61,7 +61,7 @@ struct SplitArgs : DecodeArgs {
   SequencePlan* crossing;
 };
 
-// Of a sequence of so many tokens: how many of them, its last, are in the window. Tiles are of
+// How many tokens of a sequence, its last, are in the window. Tiles are of
 // these alone, the first of them beginning with the first token that is seen.
 __device__ inline int seen_of(const SplitArgs& a, int length) { return min(length, a.window); }
 
@@ -75,7 +75,7 @@ struct Ring {
   // Sequences that may begin in tiles on their way: the one that is computed has its queries in
   // registers.
   static constexpr int kSlots = kStages - 1;
-  // Of a worker that has places for queries of `slot_bytes`, or none.
+  // The bytes of a worker that has places for queries of `slot_bytes`, or none.
   static constexpr __host__ __device__ int worker_bytes(int slot_bytes) {
     return kBytes + (slot_bytes == 0 ? 0 : kSlots * slot_bytes + kStages * kRopeRowBytes);
   }

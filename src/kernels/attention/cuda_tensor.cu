@@ -237,7 +237,7 @@ struct TensorWarp {
     const int64_t token = a.query_begin[tile.sequence] + index / a.group;
     return a.out + (token * a.query_heads + kv_head * a.group + index % a.group) * a.size;
   }
-  // Of the warp's rows from `first` on.
+  // Writes the warp's 16 rows from `first` on.
   __device__ void write(int first) {
     sum_lanes();
 #pragma unroll
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(kTensorWarps * 32) tensor_kernel(const PagedAr
   const int first = together ? 0 : warp * kRowsOfWarp;
   w.begin(first);
 
-  // Tokens that any row sees: those of the first row begin first, those of the last end last. Of a
+  // Tokens that any row sees: those of the first row begin first, those of the last end last. In a
   // place without a sequence nothing is seen.
   const int end = tile.length == 0 ? 0 : tile.visible(a, tile.rows - 1);
   const int from = max(0, tile.visible(a, 0) - min(a.window, tile.visible(a, 0)));

@@ -26,7 +26,8 @@ std::int64_t group_of(const Heads& heads) { return heads.query / heads.kv; }
 
 void check(const PagedKv& kv, const Heads& heads) {
   CAUSEWAY_CHECK(kv.dtype != DType::kF16, "KV is held as BF16 or F32");
-  CAUSEWAY_CHECK(heads.kv > 0 && heads.query % heads.kv == 0, "query heads share KV heads evenly");
+  CAUSEWAY_CHECK(heads.kv > 0 && heads.query % heads.kv == 0,
+                 "query heads that do not share KV heads evenly");
 }
 
 // The tile of the first token that a query token at `position` sees.

@@ -97,7 +97,7 @@ bool halves_serve(const CudaRequest& r, int sms) {
 
 std::int64_t split_steps(const CudaRequest& r) { return r.k / kSplitStepK / r.parts; }
 
-// Of tiles that are not halved: steps for the stages that a tile's end keeps, too.
+// Whether tiles that are not halved have steps for the stages that a tile's end keeps, too.
 bool keeps_stages(const CudaRequest& r) {
   return stores_boxes(r) && split_steps(r) >= kSplitKeptMax;
 }

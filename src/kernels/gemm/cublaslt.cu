@@ -91,7 +91,7 @@ struct Product {
             sm_count};
   }
   std::int64_t part_bytes() const { return m * out_stride * (out_f32 ? 4 : 2); }  // of out
-  // Of a pointer, in bytes, as far as cuBLAS cares; of all parts, which lie `next` bytes apart.
+  // A pointer's alignment in bytes, as far as cuBLAS cares; that of all parts, `next` bytes apart.
   unsigned alignment(const void* pointer, std::int64_t next) const {
     constexpr std::uintptr_t kEnough = 256;
     const auto address = reinterpret_cast<std::uintptr_t>(pointer) | kEnough |

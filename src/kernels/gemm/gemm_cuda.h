@@ -93,8 +93,8 @@ enum class CudaPairs {
 // kRowsStepK columns or twice as many.
 // kSplit: w is cut into tiles of kSplitRows rows (kInputs: 2·kSplitRows), a tile into k_steps steps
 // of kSplitStepK columns; the steps of all tiles in a row are dealt out to the CTAs (kInputs: the
-// pairs) in equal shares, each of at least a tile; of kHalves each pair has one tile. Of parts
-// there are so many times the tiles.
+// pairs) in equal shares, each of at least a tile; of kHalves each pair has one tile. Parts
+// make so many times as many tiles.
 struct CudaPlan {
   CudaRequest request;
   CudaPath path = CudaPath::kLibrary;

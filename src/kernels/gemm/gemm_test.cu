@@ -728,7 +728,7 @@ int run(int cases, std::uint64_t seed) {
   }
   if (!run_in_turns(buffers, ways.gemm)) ++wrong;
   if (!run_dropping(buffers, ways.gemm, random)) ++wrong;
-  // Of few cases (under compute-sanitizer) a part, another one with another seed.
+  // With few cases (under compute-sanitizer) a part is swept, another one with another seed.
   const std::vector<Swept> swept = sweep();
   const std::size_t apart = cases < 100 ? 6 : 1;
   for (std::size_t i = seed % apart; i < swept.size() && wrong < 10; i += apart) {

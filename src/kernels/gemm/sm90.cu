@@ -82,7 +82,7 @@ OutputArgs output_args(const CudaRequest& r, const CudaOperands& operands) {
   return args;
 }
 
-// Of what the copy engine stores; no columns: it does not.
+// The box of the output that the copy engine stores; no columns: it does not store.
 struct OutBox {
   cuuint32_t columns = 0, rows = 0;
 };

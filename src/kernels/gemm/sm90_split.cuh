@@ -68,7 +68,7 @@ struct SplitFeeder {
     return (passed + at.step) * kSplitStepK;
   }
 
-  // Of kSplitRows rows of w.
+  // The tile's number among tiles of kSplitRows rows of w.
   CAUSEWAY_DEVICE int tile() const {
     return kPairs == CudaPairs::kInputs ? at.tile * 2 + static_cast<int>(rank) : at.tile;
   }
@@ -186,7 +186,7 @@ template <int kBatch, Finish kFinish, CudaPairs kPairs>
 struct SplitWorker {
   static constexpr int kQuads = kBatch / 8;  // float4s of sums a thread holds
   static constexpr int kAhead = 7;           // steps in which what another CTA left is on its way
-  // Of many rows of x there are no registers for that: a tile begins with what another CTA left.
+  // Many rows of x leave no registers for that: a tile begins with what another CTA left.
   static constexpr bool kBegins = kBatch > 32;
   const SplitArgs& args;
   const SplitShare& share;

@@ -15,7 +15,7 @@
 
 namespace causeway::kernels::gemm {
 
-// Of a warpgroup.
+// A thread's place: its warpgroup, its number in that, and its lane.
 struct SplitThread {
   int group;
   int thread;  // 0 … 127

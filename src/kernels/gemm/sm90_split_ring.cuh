@@ -54,7 +54,7 @@ struct SplitShare {
     begin = args.steps.begin(place);
     end = args.steps.begin(place + 1);
   }
-  // Of a pair of CTAs that halve a tile's k: as a tile of twice as many parts.
+  // The share of a CTA of a pair that halves a tile's k: as if tiles had twice as many parts.
   CAUSEWAY_DEVICE SplitShare(const SplitArgs& args, uint32_t rank) : k_steps(args.k_steps) {
     int tile = static_cast<int>(blockIdx.x / 2), parts = 0;
     for (; tile >= args.tiles; tile -= args.tiles) parts += 2;
@@ -85,7 +85,7 @@ struct SplitPlace {
   CAUSEWAY_DEVICE uint32_t empty(uint32_t stage) const { return full(stage) + stages * 8; }
   CAUSEWAY_DEVICE uint32_t told() const { return full(2 * stages); }       // this CTA's sums
   CAUSEWAY_DEVICE uint32_t heard() const { return full(2 * stages + 1); }  // of the other one's
-  // Of a pair that shares x: that the stage is empty in the other CTA.
+  // The barrier of a pair that shares x: the stage is empty in the other CTA.
   CAUSEWAY_DEVICE uint32_t ready(uint32_t stage) const { return full(2 * stages + 2 + stage); }
 };
 

@@ -44,7 +44,7 @@ struct TilesArgs {
 namespace causeway::kernels::gemm {
 namespace {
 
-// Of a part of k, at most: a strip of x in it takes 24 KiB of the first-level cache.
+// The most of k in a part: a strip of x in it takes 24 KiB of the first-level cache.
 constexpr std::int64_t kDepthMax = 512;
 // Rows of w in a panel, at most: with kDepthMax 512 KiB, half the second-level cache. Fewer where
 // threads would have none.

@@ -9,10 +9,10 @@
 namespace causeway::kernels::home_gemm {
 namespace {
 
-// Of a way that was not measured: what it must move and multiply, and a tenth more, so that what
+// A way that was not measured takes what it must move and multiply, and a tenth more, so that what
 // was measured is preferred.
 constexpr double kUnmeasured = 1.1;
-// Of one SM of Hopper's kind: cuBLAS's products of 4,096 rows with 854 TFLOP/s by 132 SMs.
+// FLOP/s of one SM of Hopper's kind: cuBLAS's products of 4,096 rows reach 854 TFLOP/s on 132 SMs.
 constexpr double kMatrixFlops = 6.4e12;
 constexpr double kHbmBytes = 3.5e12;
 // What one SM that only relays brings (hybrid_gemm.h).
@@ -109,8 +109,8 @@ Result<Plan> plan_hybrid(Plan plan, const Facts& facts, const Profile& profile) 
   return plan;
 }
 
-// Of gemm's own kernels the one that it would choose, or the other one where it would take the
-// library: that one would fetch w again and again.
+// Gemm's choice if that is a kernel of its own; else its split kernel, where it would take the
+// library, which would fetch w again and again.
 Result<gemm::CudaPlan> few_rows_plan(const gemm::CudaRequest& request, const Facts& facts) {
   const gemm::CudaFacts slice = {.sm_count = facts.sm_count};
   const auto chosen = gemm::choose(request, slice);

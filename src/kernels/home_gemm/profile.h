@@ -31,7 +31,7 @@
 
 namespace causeway::kernels::home_gemm {
 
-// Of the operands. One today; a file that names another is refused.
+// The operands' type. There is one today; a file that names another is refused.
 inline constexpr std::string_view kPrecision = "bf16";
 
 struct Point {

@@ -20,7 +20,7 @@ namespace causeway::kernels::home_gemm {
 struct Traffic {
   Bytes link;
   Bytes hbm;
-  // Of that, what is of activations: x read; out written, what is read of it again, and what lies
+  // The activations' part of `hbm`: x read; out written, what is read of it again, and what lies
   // beside it before it is multiplied.
   Bytes x;
   Bytes out;

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     __syncwarp();
   } else {
     ptx::registers_take<224>();
-    // Of a relaying CTA the feeding warps do all there is to do.
+    // In a relaying CTA the feeding warps do all there is to do.
     if (!relay) stream_consume(args, !symmetric, place);
   }
 

@@ -9,7 +9,7 @@ constexpr int kExpertsMax = 512;
 constexpr int kChosenMax = 32;
 constexpr int kCtasMax = 512;
 
-// Of the kernels for small batches and for one.
+// Limits of the kernels for small batches and for one token.
 constexpr int kWorkerWarps = 4;  // that multiply
 constexpr int kWorkers = 32 * kWorkerWarps;
 constexpr int kItemsMax = 1024;

@@ -105,7 +105,7 @@ struct OneTokenWorker {
 
   // ---- gate and up -----------------------------------------------------------------------------
 
-  // Of two features' rows with x, which lies in shared memory.
+  // Products of two features' rows with x, which lies in shared memory.
   CAUSEWAY_DEVICE float gate_products(const char* rows) const {
     const int vectors = args.hidden / 8;
     const char* x = place.memory + place.at.x;
@@ -179,7 +179,7 @@ struct OneTokenWorker {
     }
   }
 
-  // Of eight neighbouring rows with active; every fourth lane has a row's.
+  // Products of eight neighbouring rows with active; every fourth lane has a row's.
   CAUSEWAY_DEVICE float down_products(const char* rows, const Active& active) const {
     const int vectors = args.intermediate / 8;
     RowProducts<kDownRows> products;

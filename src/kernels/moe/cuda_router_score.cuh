@@ -63,7 +63,7 @@ struct RouterScore {
     }
   }
 
-  // Of a warp, or of all four in their order.
+  // The sum over a warp, or over all four in their order.
   CAUSEWAY_DEVICE float team_sum(const Token& token, float value) {
     value = warp_sum(value);
     if (token.team == 32) return value;

@@ -23,7 +23,7 @@
 //
 // Sixteen bytes of a row, eight neighbouring k, are what a lane loads at once; a product takes k in
 // any order, so the eight go to two products of the tensor core as they come, from weights and
-// tokens alike. Of a block's two halves even rows load the first one first, odd rows the second:
+// tokens alike. Even rows load the first of a block's two halves first, odd rows the second:
 // rows lie a multiple of 128 bytes apart, and so they do not meet in a bank.
 //
 // The ring takes an SM's shared memory, so that the memory does not idle while active is counted.

@@ -96,7 +96,7 @@ struct SmallBatchWalk {
   }
   CAUSEWAY_DEVICE bool gated() const { return left > 0; }
   CAUSEWAY_DEVICE bool done() const { return left == 0 && at >= groups; }
-  // Of gate and up: the CTA's last tile of the item. Of down: the group's last item.
+  // Gate and up: whether it is the CTA's last tile of the item. Down: the group's last item.
   CAUSEWAY_DEVICE bool last() const {
     return gated() ? left == 1 || at + 1 == tiles : item + 1 == items;
   }

@@ -26,7 +26,7 @@ struct Params {
   WeightsRef gate_up{};         // [experts][gate of intermediate, up of intermediate][hidden]
   WeightsRef down{};            // [experts][hidden][intermediate]
   // Or, where experts lie apart, of each: [experts] of [2 × intermediate][hidden] and of
-  // [hidden][intermediate]. Of the type of `gate_up` and `down`, which are not read then.
+  // [hidden][intermediate]. They have the type of `gate_up` and `down`, which are not read.
   const std::byte* const* gate_up_of = nullptr;
   const std::byte* const* down_of = nullptr;
   std::uint32_t* chosen = nullptr;  // or null: [experts], tokens that choose each are added

@@ -431,7 +431,7 @@ void run_one_token_shapes(Bench& bench, bool small) {
   run({{256, 64, 128, 6}, 1, true, false, 132, Equals::kFarApart}, true);
   run({{2048, 768, 8, 8}, 1}, true);  // the instance for Qwen3-30B-A3B
   if (small) return;
-  // Of Qwen3-30B-A3B's sizes, with fewer experts: the instance for them; not normalised: another.
+  // Qwen3-30B-A3B's sizes with fewer experts take the instance for them; not normalised: another.
   for (const int sms : {132, 16, 8}) run({{2048, 768, 9, 8}, 1, true, sms == 16, sms}, true);
   run({{2048, 768, 9, 8}, 1, false}, true);
   run({{1024, 768, 12, 8}, 1, true, false, 50}, true);

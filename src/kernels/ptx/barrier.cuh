@@ -69,7 +69,7 @@ CAUSEWAY_DEVICE bool barrier_try_wait(uint32_t barrier, uint32_t parity) {
 CAUSEWAY_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
   wait_until([=] { return barrier_try_wait(barrier, parity); });
 }
-// Of two barriers.
+// The same for two barriers.
 CAUSEWAY_DEVICE void barrier_wait_both(uint32_t one, uint32_t other, uint32_t parity) {
   wait_until([=] { return barrier_try_wait(one, parity) && barrier_try_wait(other, parity); });
 }

@@ -28,7 +28,7 @@ CAUSEWAY_DEVICE uint32_t wait_ticks() {
 constexpr uint32_t kWaitTicks =
     static_cast<uint32_t>((uint64_t{CAUSEWAY_WAIT_SECONDS} * 1'000'000'000 >> 32) + 1);
 
-// Of one wait, whose loop calls check() whenever a try has failed.
+// The bound of one wait, whose loop calls check() whenever a try has failed.
 template <uint32_t kTicks = kWaitTicks>
 struct WaitBound {
   uint32_t begin = wait_ticks();

@@ -30,7 +30,7 @@ struct Args {
   DiscardLines discards[kDiscardsMax];
 };
 
-// Of a vector's parts four threads share a line: the first of them, when all have read theirs.
+// Four threads share a line of a vector's parts: the first drops it, when all have read theirs.
 __device__ __forceinline__ void drop_parts(const Args& a, int64_t at) {
   if (!a.drops || at % 4 != 0) return;
 #pragma unroll

@@ -11,7 +11,7 @@ namespace {
 using testing::Device;
 using testing::must;
 
-// Of which RoPE rotates the first `rotated` elements.
+// Heads of `size` elements, of which RoPE rotates the first `rotated`.
 void run_case(Random& random, std::int64_t size, std::int64_t rotated, testing::Report& report) {
   const std::vector<double> f = frequencies(rotated, 500000);
   const double amplitude = rotated == size ? 1 : 1.19;

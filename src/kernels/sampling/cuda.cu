@@ -61,7 +61,7 @@ __device__ float value_of(uint32_t key) {
 }
 constexpr uint32_t kKeyOfMinusInfinity = 0x007FFFFFu;
 
-// Of the first of a row's order, packed as best() gives it: whether it is a number.
+// Whether the first of a row's order, packed as best() gives it, is a number.
 __device__ bool is_number(u64 best) { return best >> 32 != 0; }
 
 __device__ u64 mix(u64 x) {
@@ -416,7 +416,7 @@ struct Row {
     __syncthreads();
   }
 
-  // Of the softmax of the raw logits; also the best tokens and theirs.
+  // The log of the raw logits' softmax denominator; writes the best tokens' log-probabilities, too.
   __device__ double normalise(uint32_t high, int64_t index) {
     const float largest = value_of(high);
     const u64 sum = total([largest](float x, int) -> u64 {

@@ -232,7 +232,7 @@ bool penalised(const Params& p) {
   return p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1.0f;
 }
 
-// Of a row with a number this looks at the first logit, or at few more.
+// In a row with a number this looks at the first logit, or at few more.
 bool are_all_nan(std::span<const float> logits) {
   return std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); });
 }

@@ -43,7 +43,7 @@ struct Params {
   std::span<const TokenId> banned{};   // become -infinity
 };
 
-// Of a row whose raw logits are all NaN, whatever the parameters: nothing can be chosen of it.
+// The token of a row whose raw logits are all NaN, whatever the parameters: none can be chosen.
 inline constexpr TokenId kNoToken = -1;
 
 struct Sample {

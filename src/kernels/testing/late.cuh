@@ -42,7 +42,7 @@ struct LateFlags {
   int early;  // the writer's: it has not waited for that
 };
 
-// Both enqueue. Of `count` parts in device memory: keeps what is there, and puts poison there
+// Both enqueue. For `count` parts in device memory: keeps what is there, and puts poison there
 // instead, by so many CTAs.
 void keep_and_poison(const LatePart* parts, int count, unsigned ctas, cudaStream_t stream);
 // Puts back what was kept, by few CTAs, when the host has let go and some time has passed. What is

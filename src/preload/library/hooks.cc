@@ -130,7 +130,7 @@ int left_copies(std::span<const CopyCall> copies, CUstream_st* stream, bool sync
   Session* const session = holding_session();
   if (session == nullptr) return native_call(member, arguments...);
   if (const int failure = session->failure()) return failure;
-  CAUSEWAY_DCHECK(Process::get().native() != nullptr, "a session has the driver's functions");
+  CAUSEWAY_DCHECK(Process::get().native() != nullptr, "a session without the driver's functions");
   const Native& native = *Process::get().native();
   const bool any = std::any_of(copies.begin(), copies.end(), [&](const CopyCall& call) {
     return waits(native, call, synchronous);

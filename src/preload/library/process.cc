@@ -141,7 +141,7 @@ std::optional<int> Process::copy(std::span<const CopyCall> copies, CUstream_st* 
 void Process::begin_opening() {
   Phase expected = Phase::kClosed;
   if (!phase_.compare_exchange_strong(expected, Phase::kOpening)) return;
-  CAUSEWAY_DCHECK(session_.load() == nullptr, "a session is opened once");
+  CAUSEWAY_DCHECK(session_.load() == nullptr, "a session is opened twice");
   // Registered after the driver's own, so that it runs before them.
   std::atexit([] { Process::get().close(); });
   if (settings_.wait_for_opening) return open();

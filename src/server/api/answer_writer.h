@@ -27,7 +27,7 @@ struct ChoiceText {
   std::span<const PlacedToken> tokens;  // for log-probabilities and ids
   std::string_view finish_reason;       // "": null, because more follows
   std::span<const text::ToolCallDelta> calls;
-  // Of the prompt, for the answer's start: the ids of its tokens, and their log-probabilities.
+  // The prompt's part of the answer's start: the ids of its tokens, and their log-probabilities.
   std::span<const TokenId> prompt_tokens;
   std::span<const PlacedToken> prompt_scores;
   std::string_view reasoning = {};

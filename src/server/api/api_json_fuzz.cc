@@ -16,7 +16,7 @@
 #include "server/api/prompt_scores.h"
 #include "server/api/response_writer.h"
 #include "server/api/stored_response.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "text/utf8.h"
 
 namespace causeway::server {

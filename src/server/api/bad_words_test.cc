@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "request/banned_words.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 
 namespace causeway::server::bad_words_test {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "grammar/compile.h"
 #include "grammar/compiler.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "text/detokenizer.h"
 #include "text/tool_calls/tool_call_parser.h"
 

@@ -10,7 +10,7 @@
 #include "grammar/compile.h"
 #include "grammar/compiler.h"
 #include "server/api/call_forms.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "text/reasoning/reasoning_parser.h"
 #include "text/tool_calls/tool_call_parser.h"
 

@@ -22,7 +22,7 @@ void parse_neutral(Fields& fields);
 void parse_structured(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 
 void parse_chat(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
-// Of a chat what its prompt depends on: messages and what the template is given beside them.
+// What a chat's prompt depends on: messages and what the template is given beside them.
 void parse_conversation(Fields& fields, const ApiLimits& limits, GenerationRequest& out);
 // tools, tool_choice, parallel_tool_calls; of kResponses, too, whose tools have no `function`.
 void parse_tools(Fields& fields, const ApiLimits& limits, GenerationRequest& out);

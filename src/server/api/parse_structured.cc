@@ -142,7 +142,7 @@ void parse_response_format(Fields& fields, GenerationRequest& out) {
   if (format.failed()) fields.fail(*format.error());
 }
 
-// Of /v1/responses, where the schema lies beside its type.
+// The form as /v1/responses has it, where the schema lies beside its type.
 void parse_text_format(Fields& text, const Json& value, GenerationRequest& out) {
   Fields format(value, text.prefix() + "format.");
   const auto type = format.string("type");

@@ -72,20 +72,20 @@ MaybeError check_tools(const GenerationRequest& asked, const text::ChatTemplate&
         asked.chat->chat_template ? "`chat_template`" : "the chat template of `" + model.name + "`";
     return bad_request(which +
                            " takes no tools; leave `tools` out, or give the server a template that "
-                           "takes them (--chat-template)",
+                           "takes them",
                        "tools");
   }
   if (model.tool_calls != text::ToolCallFormat::kNone) return check_names(asked, model);
   return bad_request("how `" + model.name +
-                         "` writes calls of tools is not known; give the server "
-                         "--tool-call-parser",
+                         "` writes calls of tools is not known; leave `tools` out, or tell the "
+                         "server, when it starts, how the model writes them",
                      "tools");
 }
 
 ApiError no_template(const GenerationRequest& asked, const fleet::CatalogueEntry& model) {
   const std::string why = model.chat_template_error.empty() ? "" : ": " + model.chat_template_error;
   return bad_request("the model `" + model.name + "` has no chat template" + why +
-                         "; use /v1/completions, or give the server a template (--chat-template)",
+                         "; use /v1/completions, or give the server a template for chats",
                      std::string(asked.prompt_field()));
 }
 
@@ -334,7 +334,7 @@ void set_sampling(const GenerationRequest& asked, const fleet::CatalogueEntry& m
   out.prompt_logprobs = asked.prompt_top();
 }
 
-// Of the tools whose schema a grammar will keep to.
+// Checks the schemas of tools that a grammar will keep to.
 MaybeError check_schemas(const GenerationRequest& asked) {
   const auto& tools = asked.chat->tools;
   for (std::size_t i = 0; i < tools.size(); ++i) {

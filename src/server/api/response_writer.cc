@@ -231,7 +231,7 @@ void ResponseWriter::close(std::string& out, std::string_view status) {
 void ResponseWriter::close_text(std::string& out) {
   const bool message = open_->kind == Kind::kMessage;
   if (message) {
-    // Of a stop string's tokens, whose text is not told.
+    // Log-probabilities of a stop string's tokens, whose text is not told.
     if (!open_->logprobs.empty() && !held_logprobs_.empty()) open_->logprobs += ',';
     open_->logprobs += std::exchange(held_logprobs_, {});
   }

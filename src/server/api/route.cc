@@ -162,7 +162,7 @@ MaybeError check_method(std::string_view method, Routed& out) {
 }  // namespace
 
 MaybeError find_route(Door door, std::string_view method, std::string_view target, Routed& out) {
-  // Of errors, too: a body after an answer to HEAD would be read as the next answer.
+  // Errors depend on it, too: a body after an answer to HEAD would be read as the next answer.
   out.head = method == "HEAD";
   const std::string_view path = path_of(target);
   const std::string_view whole = target.substr(0, target.find('#'));

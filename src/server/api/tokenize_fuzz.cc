@@ -12,7 +12,7 @@
 #include "server/api/admin_body.h"
 #include "server/api/route.h"
 #include "server/api/tokenize.h"
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 #include "server/testing/scripted_fleet.h"
 #include "text/utf8.h"
 

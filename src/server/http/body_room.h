@@ -10,7 +10,7 @@
 
 namespace causeway::server {
 
-// Of one connection's thread.
+// Used by one connection's thread.
 class BodyRoom {
  public:
   explicit BodyRoom(ServerContext& context) : context_(context) {}

@@ -73,7 +73,7 @@ struct ChoiceRun {
   // Before `output` is absorbed: keeps what the request needs to go on behind it. One that has left
   // the fleet by it has not ended.
   void keep_for_later(request::Output& output);
-  // Of one that is held: its request, behind the output so far. nullopt: the output is all.
+  // The request of a choice that is held, behind the output so far. nullopt: the output is all.
   std::optional<request::Request> request_again() const;
 
   // Has the prompt's text repeated at the start of the answer. `text` must outlive this object.

@@ -15,7 +15,7 @@ MaybeError error_of(const Error& error, const std::string& field) {
 
 }  // namespace
 
-// Of the connection's thread.
+// Only the connection's thread uses it.
 struct Form::Pending {
   Event* news = nullptr;  // null: no request waits any more
   std::optional<grammar::Compiler::Outcome> outcome;

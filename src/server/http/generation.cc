@@ -69,7 +69,7 @@ class Generation {
 
   // On a preparing thread.
   void prepare_now(const std::string& body);
-  // Of /v1/responses: what was said before comes into the chat, and the chat is kept for later.
+  // For /v1/responses: what was said before comes into the chat, and the chat is kept for later.
   MaybeError join_previous(GenerationRequest& asked);
   void keep_response();
   void begin_writer(const GenerationRequest& asked, const std::string& id);

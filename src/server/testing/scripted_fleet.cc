@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 
 namespace causeway::server::testing {
 namespace {

@@ -27,7 +27,7 @@ struct Script {
   bool endless = false;  // repeats the tokens until cancelled, a step a millisecond
   std::vector<request::TokenLogprob> top;  // of every token
   float logprob = -0.5f;
-  // Of each prompt token but the first, when a request asks: goes with the first output.
+  // For each prompt token but the first, when a request asks: goes with the first output.
   float prompt_logprob = -0.25f;
   std::vector<request::TokenLogprob> prompt_top = {};
   std::vector<request::OutputToken> prompt = {};  // made of these by submit()

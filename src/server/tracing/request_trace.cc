@@ -46,7 +46,7 @@ class Spans {
                       .end = end - trace_.unix_epoch});
     return spans_.back();
   }
-  // Of one of several choices, which one.
+  // Says which of several choices the span is of.
   void add(std::string_view name, Nanos begin, Nanos end, std::size_t choice) {
     Span& span = add(name, begin, end);
     const auto number = static_cast<std::int64_t>(choice);
@@ -80,7 +80,7 @@ void visit_choice(const RequestTrace& trace, const ChoiceTrace& run, Visit visit
   }
 }
 
-// Of the request as a whole; where there are several choices, of the first that got so far.
+// Latencies of the request as a whole; where there are several choices, of the first to get so far.
 void add_latencies(Span& root, const RequestTrace& trace) {
   const auto tell = [&](std::string_view name, Nanos time) {
     root.attributes.push_back({name, to_seconds(time)});

@@ -24,8 +24,8 @@ struct TraceContext {
   bool operator==(const TraceContext&) const = default;
 };
 
-// nullopt: the header is none of the standard's, and the request begins a trace of its own. Of a
-// version that is not known what version 00 has is read, as the standard demands.
+// nullopt: the header is none of the standard's, and the request begins a trace of its own. From an
+// unknown version what version 00 has is read, as the standard demands.
 std::optional<TraceContext> parse_traceparent(std::string_view header);
 
 // A tracestate is passed on if it is printable ASCII of 512 characters at most; else nothing is.

@@ -22,7 +22,7 @@ namespace causeway::server {
 
 struct TraceOptions {
   HttpEndpoint endpoint;
-  // Of traces that begin here, [0, 1]; for other traces their caller decides.
+  // The share of traces that begin here, [0, 1]; for other traces their caller decides.
   double sample_ratio = 1;
   std::uint64_t seed = 0;  // for ids; must differ from that of every other process
   std::int64_t queued_spans_max = 8192;

@@ -29,7 +29,7 @@ constexpr Nanos kTimeMax = seconds(3000);
 struct DrawnFleet {
   FleetSimulationOptions options;
   Workload workload;
-  // Of any slice that there may be.
+  // The least that any slice may have.
   std::int64_t frames_least = 0;
   Bytes weights_least = {};
 };
@@ -203,7 +203,7 @@ std::vector<TokenId> FleetDraw::prompt(std::int64_t vocab) {
   return prompt;
 }
 
-// Of a prompt and its answer: at least a token each, whatever the most is.
+// Fits a prompt and its answer: at least a token each, whatever the most is.
 void FleetDraw::fit(std::int64_t tokens_max, Arrival& arrival) {
   if (random_.chance(kTooLarge)) return;
   auto& prompt = arrival.prompt_ids;
@@ -241,7 +241,7 @@ void FleetDraw::draw_workload(DrawnFleet& drawn) {
   }
 }
 
-// Some slices are struck again and again.
+// Some slices are lost again and again.
 FleetFault FleetDraw::loss(const DrawnFleet& drawn, Nanos at) {
   SliceLoss loss;
   loss.slice = random_.chance(0.5) ? 0 : random_.below(drawn.options.machines * parts_most_);
@@ -290,8 +290,8 @@ void FleetDraw::draw_faults(DrawnFleet& drawn) {
                    [](const FleetFault& a, const FleetFault& b) { return a.at < b.at; });
 }
 
-// Of some histories: weights that are read at home. Of a link in trouble that is not modelled. By a
-// random number of their own, so that the others stay as they were.
+// Some histories read weights at home, and model no link in trouble. They are drawn by random
+// numbers of their own, so that the others stay as they were.
 void FleetDraw::draw_alpha(DrawnFleet& drawn) {
   if (!alphas_.chance(0.2)) return;
   SimulationOptions& slice = drawn.options.slice;

@@ -8,7 +8,7 @@
 // jumps of the fleet's clock and pauses of the host. Checked after every instant of every 16th
 // history, and after one of 32 of the others: FleetSimulation::check_integrity, which asks fleet,
 // engines, KV and caches of weights, what links carried, what is in host memory and what is
-// attached where. At every instant: what devices are asked for. Of each client: every token is the
+// attached where. At every instant: what devices are asked for. For each client: every token is the
 // one to which the tokens before it lead, whichever slices gave them; exactly one end, and for a
 // reason that this history has; nothing of a slice that was lost. When all is over nothing is held
 // anywhere.

@@ -175,7 +175,7 @@ void History::add_rotation(engine::CoreOptions& options) {
   }
 }
 
-// Of a frame a step, or of a hundred.
+// Each direction carries 1 to 100 frames a millisecond.
 SimulatedCopiesOptions History::copies_options() {
   Random& random = rotation_random_;
   const auto rate = [&] {

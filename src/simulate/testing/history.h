@@ -44,7 +44,7 @@ struct HistoryReport {
   std::int64_t tokens_pending = 0;  // that those computed
   std::int64_t prompts_scored = 0;  // whose log-probabilities came, each token's checked
   std::int64_t prompts_embedded = 0;
-  // Of the requests that ended well.
+  // Answers of the requests that ended well.
   std::map<std::int64_t, std::vector<TokenId>> answers;
   std::int64_t arrivals = 0;           // of weights, begun
   std::int64_t evictions = 0;          // of weights

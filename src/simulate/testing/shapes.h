@@ -5,7 +5,7 @@
 
 namespace causeway::simulate::testing {
 
-// Of Llama-3.1-8B's shape, with this context.
+// A config of Llama-3.1-8B's shape, with this context.
 inline model::ModelConfig llama_8b(Tokens context) {
   model::ModelConfig config;
   config.hidden = 4096;

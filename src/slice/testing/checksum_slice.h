@@ -18,12 +18,12 @@
 
 namespace causeway::slice::testing {
 
-// Of words of eight bytes, modulo 2^64. The factor is odd, so that no change of one word is lost.
+// Checksums are of words of eight bytes, modulo 2^64. Odd factors lose no change of one word.
 constexpr std::uint64_t factor_of_word(std::int64_t place) {
   return 2 * static_cast<std::uint64_t>(place) + 1;
 }
 std::uint64_t checksum(std::span<const std::byte> bytes);
-// Of all groups of a model.
+// The checksum of all groups of a model.
 std::uint64_t checksum(const weights::PlacedWeights& weights);
 
 // What a model with this checksum answers once it knows `position` tokens; of 30 bits.

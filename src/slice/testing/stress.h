@@ -65,7 +65,7 @@ struct Catalogue {
   Tokens max_model_len{256};
   std::function<model::ModelConfig(ModelId)> config;
   std::function<void(std::span<std::byte>, ModelId)> fill;  // the same whenever it is called
-  // Of the device for a model's weights: beyond it they are streamed. Empty, or zero: no limit.
+  // The device's most for a model's weights, beyond which they are streamed. Empty, zero: no limit.
   std::function<Bytes(ModelId)> max_resident = {};
 
   Bytes share(ModelId model) const { return max_resident ? max_resident(model) : Bytes(0); }
@@ -113,7 +113,7 @@ struct StressPlan {
   bool one_of_a_model = false;
   std::int64_t pinned_max = 1;  // models that leave room for any other
   bool any_targets = false;     // of latency (any_slo()); otherwise the usual ones
-  // Of output_max tokens: shorter answers are its beginnings.
+  // The answer of output_max tokens: shorter answers are its beginnings.
   std::function<Answer(const Question&)> expected;
   // Has copies fail or hang, now and then, and ends that. Empty: nothing does, and no request may
   // fail.

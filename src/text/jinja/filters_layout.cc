@@ -64,7 +64,7 @@ class Wrapper {
   }
 
  private:
-  // Of code points; chunks and lines are ranges of them.
+  // A code point; chunks and lines are ranges of them.
   struct Point {
     char32_t value;
     std::size_t offset;

@@ -63,7 +63,7 @@ Value center_text(Heap& heap, const Value& self, const Arguments& arguments) {
   const auto bound = bind("center", arguments, {"width", "fillchar"});
   const std::string_view fill = fill_of(bound[1], "center");
   const Int missing = missing_points(heap, self, bound[0], "center");
-  // Of an odd number Python puts the larger part before the text when the width is odd.
+  // Python puts the larger part of an odd number before the text when the width is odd.
   const Int before = missing / 2 + (missing & int_argument(bound[0], 0, "center") & 1);
   return filled(heap, self, {fill, before, missing - before});
 }

@@ -37,7 +37,7 @@ class Template {
   Template(std::unique_ptr<const Tree> tree, const Limits& limits);
   ~Template();
 
-  // Of variables of one name the last wins; they win over the functions every template has.
+  // If variables have one name the last wins; they win over the functions every template has.
   // kInvalidArgument: the template's own exception, or its failure on these variables;
   // kResourceExhausted: a limit.
   Result<std::string> render(const std::vector<Variable>& variables,

@@ -164,7 +164,7 @@ class Value {
   }
 
   Kind kind_;
-  // Of kUndefined: 0 a variable, 1 a message, 2 + the kind it is missing in. Of kString: 1 markup.
+  // kUndefined: 0 a variable, 1 a message, 2 + the kind it is missing in. kString: 1 markup.
   std::uint8_t detail_ = 0;
   StringBody* owner_ = nullptr;
   union {

@@ -9,7 +9,7 @@ namespace causeway::text {
 
 class JsonObjectCheck {
  public:
-  // Of the outermost object; what happens deeper is kNone.
+  // Events of the outermost object; what happens deeper is kNone.
   enum class Event {
     kNone,
     kKeyEnd,      // the closing quote of a key

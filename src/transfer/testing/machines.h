@@ -3,7 +3,7 @@
 
 #include "device/link_profile.h"
 #include "transfer/link_map.h"
-#include "transfer/modelled_links.h"
+#include "transfer/testing/modelled_links.h"
 
 namespace causeway::transfer::testing {
 

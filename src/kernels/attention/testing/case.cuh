@@ -323,7 +323,7 @@ inline Problem make_problem(const Case& c) {
   return p;
 }
 
-// Of a slice: all that the GPU has, or fewer.
+// SMs of a slice: all that the GPU has, or fewer.
 inline constexpr int kSmCounts[] = {0, 64, 8, 0};
 
 // prepare(), then run() in both ways, each with poison in its workspace, and wherever the kernel in

@@ -1,5 +1,5 @@
-// The dispatcher on modelled links in virtual time. Tests, simulation and planning use it instead
-// of a machine. The model has no priorities or depths, which are the dispatcher's task.
+// The dispatcher on modelled links in virtual time, which tests use instead of a machine. The model
+// has no priorities or depths, which are the dispatcher's task.
 //
 // One link works through its chunks in order, one crossing at a time each way, as a copy engine
 // does; a relayed chunk takes the GPUs' peer link as well.
@@ -15,7 +15,7 @@
 #include "device/link_profile.h"
 #include "transfer/dispatcher.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::testing {
 
 // Traffic of another program: one copy after the other over one path.
 struct BackgroundTraffic {
@@ -68,4 +68,4 @@ struct SimulationResult {
 
 SimulationResult simulate_transfers(SimulationSetup setup);
 
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::testing

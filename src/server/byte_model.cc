@@ -1,4 +1,4 @@
-#include "server/testing/byte_model.h"
+#include "server/byte_model.h"
 
 #include "server/api/json_write.h"
 #include "text/utf8.h"

@@ -1,4 +1,4 @@
-#include "transfer/modelled_links.h"
+#include "transfer/testing/modelled_links.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 
 #include "base/dcheck.h"
 
-namespace causeway::transfer {
+namespace causeway::transfer::testing {
 namespace {
 
 using device::FlowId;
@@ -256,4 +256,4 @@ SimulationResult simulate_transfers(SimulationSetup setup) {
   return Simulation(std::move(setup)).run();
 }
 
-}  // namespace causeway::transfer
+}  // namespace causeway::transfer::testing
