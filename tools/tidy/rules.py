@@ -61,6 +61,11 @@ ASSERTION_FLOORS = {"kv": 0.85, "schedule": 0.55, "engine": 0.50, "transfer": 0.
 # not never: this only falls.
 RIDDLES = r"\b(?:nobody|whoever|whom(?:ever)?|who|somebody|everybody|anybody)\b"
 RIDDLES_MAX = {"model": 2, "text": 1}  # a model's first text; a sentence about people
+# A commit's hash, and how many lines of a page of docs/design may have one: of checks and figures
+# that no page of measurements has. This only falls.
+COMMIT = re.compile(r"(?<![\w/-])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?![\w/-])")
+DESIGN_COMMITS_MAX = {"fleet.md": 1, "kernels.md": 2, "packages.md": 1, "replay.md": 1, "server.md": 1,
+                      "simulate.md": 12, "slice.md": 1, "text.md": 2, "worker.md": 1}
 
 
 def layers(tree):
@@ -252,6 +257,20 @@ def measurement_words(tree):
                       f"{MEASUREMENT_WORDS_MAX}), {words[longest]} in this one")
 
 
+def design_commits(tree):
+    """Pages of design say what is and what was learnt: what each commit took is for docs/measurements
+    to say, and what came before for git."""
+    for path, text in tree.texts.items():
+        if path.suffix != ".md" or path.parts[:2] != ("docs", "design"):
+            continue
+        found = [(number, commit[0]) for number, line in enumerate(text.splitlines(), 1)
+                 if (commit := COMMIT.search(line))]
+        if len(found) > DESIGN_COMMITS_MAX.get(path.name, 0):
+            for number, commit in found:
+                yield Finding(path, number, "design-commits", f"{commit}: figures and their commits "
+                              "belong to docs/measurements, history to git")
+
+
 def links(tree):
     """What a page links to, and every page that a comment or a text names by its path, is there."""
     there = {str(place) for path in tree.paths for place in (path, *path.parents)}
@@ -416,6 +435,6 @@ def conformance(tree):
 
 RULES = [layers, links_of_rooms, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
          assertion_floors, options_in_libraries, riddles, columns,
-         prose_columns, measurement_words, links, architecture, numbered_decisions,
+         prose_columns, measurement_words, design_commits, links, architecture, numbered_decisions,
          planted_bugs, unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]

@@ -185,6 +185,20 @@ class TidyTest(unittest.TestCase):
         self.assert_clean(half | {"docs/measurements/b.json": "x\n" * 4001})
         self.assert_finds("measurement-words", half | {"docs/measurements/b.md": "x\n" * 4001})
 
+    def test_design_commits(self):
+        for text in ("It took 3 s at 0e14327.\n", "Mended (`4d8a5548`), see there.\n",
+                     "| two threads, 6fc72cbd | 52.6 s |\n", "f30ac1832f768db7ba1d7870ff55b62a5aa0c324\n"):
+            self.assert_finds("design-commits", {"docs/design/a.md": text})
+            self.assert_clean({"docs/measurements/a.md": text, "docs/a.md": text})
+        self.assert_clean({"docs/design/a.md": (
+            "Seed 22112026, 3,513,813 requests, defaced, deadbeef, 1a2b3c, 0x1234567f, 1234567-f,\n"
+            "x1234567f, a/1234567f.\n")})
+
+    def test_a_page_of_design_may_have_the_commits_that_it_had(self):
+        line = "None broke a rule at 1c53450.\n"
+        self.assert_clean({"docs/design/fleet.md": line})
+        self.assert_finds("design-commits", {"docs/design/fleet.md": 2 * line})
+
     def test_links(self):
         page = {"docs/design/a.md": "A.\n"}
         self.assert_finds("links", page | {"docs/b.md": "see [a](a.md)\n"})
