@@ -49,6 +49,20 @@ def products(document, _):
     return [lines[0], ["limit", *map(limit, columns)], *lines[1:]]
 
 
+def cpu_attention(document, _):
+    """attention_decode and attention_prefill: shapes are "8 x context 4096, 32/8 heads of 64"."""
+    rows = [row for row in document["rows"] if row["name"].startswith("attention_")]
+    heads = unique(row["shape"].split(", ", 1)[1] for row in rows)
+    lines = [["attention, " + "; ".join(heads), "limit", "measured", "share"]]
+    for row in rows:
+        shape, of = row["shape"].split(", ", 1)
+        what = f"{row['name'].removeprefix('attention_')}, {shape.replace(' x ', ' × ')}"
+        lines.append([what if len(heads) == 1 else f"{what}, {of}",
+                      f"{number(row['limit'])} {row['unit']}, {row['limit_name']}",
+                      f"{number(row['measured'])} {row['unit']}", f"{row['ratio']:.2f}"])
+    return lines
+
+
 def first_bytes(document, _):
     """bench server, one object a run."""
     runs = document["rows"]
@@ -290,9 +304,10 @@ def starts(document, _):
                                        f"{rows[figure, start]['unit']}")
 
 
-GRIDS = {"products": products, "first-bytes": first_bytes, "chain": chain, "shapes": shapes,
-         "shares": shares, "transfer-bars": transfer_bars, "transfer-sizes": transfer_sizes,
-         "transfer-links": transfer_links, "transfer-beside": transfer_beside, "workloads": workloads,
+GRIDS = {"products": products, "cpu-attention": cpu_attention, "first-bytes": first_bytes,
+         "chain": chain, "shapes": shapes, "shares": shares, "transfer-bars": transfer_bars,
+         "transfer-sizes": transfer_sizes, "transfer-links": transfer_links,
+         "transfer-beside": transfer_beside, "workloads": workloads,
          "attention": attention, "attention-lengths": attention_lengths,
          "attention-prefill": attention_prefill, "experts": experts, "sampling": sampling,
          "engine": engine, "host-time": host_time, "starts": starts}

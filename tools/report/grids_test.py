@@ -30,6 +30,22 @@ class GridsTest(unittest.TestCase):
             ["qkv 3072 × 2048", "30.00 (0.90)", "28.00 (0.80)"],
             ["o 3072 × 2048", "20.00 (0.50)", ""]])
 
+    def test_attention_of_the_cpu_names_its_heads_once_where_all_have_the_same(self):
+        def row(name, shape, limit):
+            return {"name": name, "shape": shape, "measured": 12.0, "unit": "GB/s", "limit": 32.5,
+                    "limit_name": limit, "ratio": 0.369}
+        rows = [row("attention_decode", "8 x context 4096, 32/8 heads of 64", "memory_read"),
+                row("attention_prefill", "512 tokens, 32/8 heads of 64", "matmul_bf16"),
+                gemm("qkv", 1, 30.0, 0.9)]
+        self.assertEqual(grids.cpu_attention({"rows": rows}, ""), [
+            ["attention, 32/8 heads of 64", "limit", "measured", "share"],
+            ["decode, 8 × context 4096", "32.50 GB/s, memory_read", "12.00 GB/s", "0.37"],
+            ["prefill, 512 tokens", "32.50 GB/s, matmul_bf16", "12.00 GB/s", "0.37"]])
+        rows.append(row("attention_decode", "1 x context 512, 16/2 heads of 128", "memory_read"))
+        self.assertEqual([line[0] for line in grids.cpu_attention({"rows": rows}, "")[1:]], [
+            "decode, 8 × context 4096, 32/8 heads of 64", "prefill, 512 tokens, 32/8 heads of 64",
+            "decode, 1 × context 512, 16/2 heads of 128"])
+
     def test_a_failed_request_of_a_server_is_counted(self):
         run = {"first_byte_us_p50": 200.0, "first_byte_us_p99": 573.4, "first_byte_failed": 3,
                "streams_complete": 1999, "streams_failed": 1, "streams_memory_bytes": 26308608}
