@@ -4,6 +4,7 @@
 import unittest
 from pathlib import PurePosixPath
 
+import house
 import structure
 from rooms import rooms
 from rules import LAYERS
@@ -117,6 +118,23 @@ class TidyTest(unittest.TestCase):
         for name, counted in (("src/kv/a.cc", 3), ("src/kv/a_integrity.cc", 5)):
             self.assertEqual(rooms(Tree({PurePosixPath(name): text.encode()}))["kv"].assertions,
                              counted)
+
+    def test_the_house_before_and_now(self):
+        def tree(files):
+            return Tree({PurePosixPath(name): text.encode() for name, text in files.items()})
+        short = "int f(int a) {\n  CAUSEWAY_CHECK(a);\n  a += 1;\n  return a;\n}\n"
+        long = "__global__ void g(int a) {\n" + "  a += 1;\n" * 80 + "}\n"
+        before = tree({"src/kv/a.cc": short, "src/kv/gone.cc": "int x;\n", "docs/a.md": "one two\n"})
+        now = tree({"src/kv/a.cc": short + "int y;\n", "src/kv/b.cu": long,
+                    "src/kv/a_test.cc": long, "apps/c.cc": short, "docs/a.md": "one\n",
+                    "docs/papers/b.md": "two three\n", "docs/measurements/c.md": "four\n"})
+        self.assertEqual(house.table(before, now)[2:], [
+            "|lines|6|88|", "|of the 1 files that are in both|5|6|",
+            "|functions; lines: median, longest|1; 5, 5|2; 44, 82|",
+            "|longest that is no GPU kernel|5|5|", "|functions above 70 lines; of these GPU kernels|0; 0|1; 1|",
+            "|words of measurements and papers; of all pages|0; 2|3; 4|",
+            "|assertions a function: kv, schedule, engine, transfer, fleet, preload"
+            "|1.00, –, –, –, –, –|0.50, –, –, –, –, –|"])
 
     def test_options_in_libraries(self):
         for line in ('f("raise --max-num-seqs");', 'f("--gpu 1 is none");', 'g(1, "(see --gpu)");',
