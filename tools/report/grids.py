@@ -129,6 +129,21 @@ def shares(document, words):
     return lines
 
 
+def home_gemm(document, words):
+    """gpu-check's products whose weight is in host memory: "132 SMs" names the slice."""
+    rows = [row for row in document["rows"]
+            if row["check"] == "bench gemm host" and row["what"].startswith(words + ", M ")]
+    return [["M", "floor, ms", "best rival", "ours"],
+            *([row["what"].split(" M ")[1], f"{row['values']['floor_ms']:.3f}",
+               f"{row['values']['rival_ms']:.3f} ({_last_way(row['limit'])})",
+               f"{row['values']['ours_ms']:.3f} ({_last_way(row['measured'])})"] for row in rows)]
+
+
+def _last_way(text):
+    """"2.620 ms (read of W); 2.484 ms (chunked)" → chunked; "2.6 ms (ring, α 0)" → ring"""
+    return text.rsplit("(", 1)[1].rstrip(")").split(",")[0]
+
+
 def _is_whole(row):
     """Not one of the mixtures of two ways: `alpha` is what part of the weight goes the symmetric way."""
     return row["alpha"] == {"symmetric": 1.0}.get(row["way"], 0.0)
@@ -305,8 +320,8 @@ def starts(document, _):
 
 
 GRIDS = {"products": products, "cpu-attention": cpu_attention, "first-bytes": first_bytes,
-         "chain": chain, "shapes": shapes, "shares": shares, "transfer-bars": transfer_bars,
-         "transfer-sizes": transfer_sizes, "transfer-links": transfer_links,
+         "chain": chain, "shapes": shapes, "shares": shares, "home-gemm": home_gemm,
+         "transfer-bars": transfer_bars, "transfer-sizes": transfer_sizes, "transfer-links": transfer_links,
          "transfer-beside": transfer_beside, "workloads": workloads,
          "attention": attention, "attention-lengths": attention_lengths,
          "attention-prefill": attention_prefill, "experts": experts, "sampling": sampling,
