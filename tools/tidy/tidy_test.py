@@ -202,6 +202,8 @@ class TidyTest(unittest.TestCase):
         self.assert_clean(half | {"docs/design/b.md": "x\n" * 4001})
         self.assert_clean(half | {"docs/measurements/b.json": "x\n" * 4001})
         self.assert_finds("measurement-words", half | {"docs/measurements/b.md": "x\n" * 4001})
+        self.assert_clean(half | {"docs/papers/b.md": "x\n" * 4000})
+        self.assert_finds("measurement-words", half | {"docs/papers/b.md": "x\n" * 4001})
 
     def test_design_commits(self):
         for text in ("It took 3 s at 0e14327.\n", "Mended (`4d8a5548`), see there.\n",
