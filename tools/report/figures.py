@@ -12,4 +12,4 @@ def mark(text, missed):
 def span(values):
     """The least and the most, or the one that all are."""
     least, most = number(min(values)), number(max(values))
-    return least if least == most else f"{least} – {most}"
+    return least if least == most else f"{least}–{most}"

@@ -49,6 +49,20 @@ def products(document, _):
     return [lines[0], ["limit", *map(limit, columns)], *lines[1:]]
 
 
+def cpu_attention(document, _):
+    """attention_decode and attention_prefill: shapes are "8 x context 4096, 32/8 heads of 64"."""
+    rows = [row for row in document["rows"] if row["name"].startswith("attention_")]
+    heads = unique(row["shape"].split(", ", 1)[1] for row in rows)
+    lines = [["attention, " + "; ".join(heads), "limit", "measured", "share"]]
+    for row in rows:
+        shape, of = row["shape"].split(", ", 1)
+        what = f"{row['name'].removeprefix('attention_')}, {shape.replace(' x ', ' × ')}"
+        lines.append([what if len(heads) == 1 else f"{what}, {of}",
+                      f"{number(row['limit'])} {row['unit']}, {row['limit_name']}",
+                      f"{number(row['measured'])} {row['unit']}", f"{row['ratio']:.2f}"])
+    return lines
+
+
 def first_bytes(document, _):
     """bench server, one object a run."""
     runs = document["rows"]
@@ -113,6 +127,21 @@ def shares(document, words):
             lines.append([f"{home}, {sms}", str(m), f"{floor:.3f}",
                           *(f"{best[way]:.3f}" if best[way] else "" for way in ways)])
     return lines
+
+
+def home_gemm(document, words):
+    """gpu-check's products whose weight is in host memory: "132 SMs" names the slice."""
+    rows = [row for row in document["rows"]
+            if row["check"] == "bench gemm host" and row["what"].startswith(words + ", M ")]
+    return [["M", "floor, ms", "best rival", "ours"],
+            *([row["what"].split(" M ")[1], f"{row['values']['floor_ms']:.3f}",
+               f"{row['values']['rival_ms']:.3f} ({_last_way(row['limit'])})",
+               f"{row['values']['ours_ms']:.3f} ({_last_way(row['measured'])})"] for row in rows)]
+
+
+def _last_way(text):
+    """"2.620 ms (read of W); 2.484 ms (chunked)" → chunked; "2.6 ms (ring, α 0)" → ring"""
+    return text.rsplit("(", 1)[1].rstrip(")").split(",")[0]
 
 
 def _is_whole(row):
@@ -290,9 +319,10 @@ def starts(document, _):
                                        f"{rows[figure, start]['unit']}")
 
 
-GRIDS = {"products": products, "first-bytes": first_bytes, "chain": chain, "shapes": shapes,
-         "shares": shares, "transfer-bars": transfer_bars, "transfer-sizes": transfer_sizes,
-         "transfer-links": transfer_links, "transfer-beside": transfer_beside, "workloads": workloads,
+GRIDS = {"products": products, "cpu-attention": cpu_attention, "first-bytes": first_bytes,
+         "chain": chain, "shapes": shapes, "shares": shares, "home-gemm": home_gemm,
+         "transfer-bars": transfer_bars, "transfer-sizes": transfer_sizes, "transfer-links": transfer_links,
+         "transfer-beside": transfer_beside, "workloads": workloads,
          "attention": attention, "attention-lengths": attention_lengths,
          "attention-prefill": attention_prefill, "experts": experts, "sampling": sampling,
          "engine": engine, "host-time": host_time, "starts": starts}

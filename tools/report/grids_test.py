@@ -20,21 +20,37 @@ def transfer(part, what, bar=None, met=True, **values):
 class GridsTest(unittest.TestCase):
     def test_spans(self):
         self.assertEqual([figures.span(values) for values in ([3.0], [2.0, 1.0], [0.001, 0.002])],
-                         ["3.00", "1.00 – 2.00", "0.00"])
+                         ["3.00", "1.00–2.00", "0.00"])
 
     def test_products_have_gaps_where_nothing_was_measured(self):
         rows = [gemm("qkv", 1, 30.0, 0.9), gemm("qkv", 4, 28.0, 0.8), gemm("o", 1, 20.0, 0.5),
                 {"name": "decode", "shape": "batch 1", "measured": 1, "limit": 1, "unit": "GB/s"}]
         self.assertEqual(grids.products({"rows": rows}, ""), [
-            ["product", "1", "4"], ["limit", "33.33 – 40.00 GB/s", "35.00 GB/s"],
+            ["product", "1", "4"], ["limit", "33.33–40.00 GB/s", "35.00 GB/s"],
             ["qkv 3072 × 2048", "30.00 (0.90)", "28.00 (0.80)"],
             ["o 3072 × 2048", "20.00 (0.50)", ""]])
+
+    def test_attention_of_the_cpu_names_its_heads_once_where_all_have_the_same(self):
+        def row(name, shape, limit):
+            return {"name": name, "shape": shape, "measured": 12.0, "unit": "GB/s", "limit": 32.5,
+                    "limit_name": limit, "ratio": 0.369}
+        rows = [row("attention_decode", "8 x context 4096, 32/8 heads of 64", "memory_read"),
+                row("attention_prefill", "512 tokens, 32/8 heads of 64", "matmul_bf16"),
+                gemm("qkv", 1, 30.0, 0.9)]
+        self.assertEqual(grids.cpu_attention({"rows": rows}, ""), [
+            ["attention, 32/8 heads of 64", "limit", "measured", "share"],
+            ["decode, 8 × context 4096", "32.50 GB/s, memory_read", "12.00 GB/s", "0.37"],
+            ["prefill, 512 tokens", "32.50 GB/s, matmul_bf16", "12.00 GB/s", "0.37"]])
+        rows.append(row("attention_decode", "1 x context 512, 16/2 heads of 128", "memory_read"))
+        self.assertEqual([line[0] for line in grids.cpu_attention({"rows": rows}, "")[1:]], [
+            "decode, 8 × context 4096, 32/8 heads of 64", "prefill, 512 tokens, 32/8 heads of 64",
+            "decode, 1 × context 512, 16/2 heads of 128"])
 
     def test_a_failed_request_of_a_server_is_counted(self):
         run = {"first_byte_us_p50": 200.0, "first_byte_us_p99": 573.4, "first_byte_failed": 3,
                "streams_complete": 1999, "streams_failed": 1, "streams_memory_bytes": 26308608}
         self.assertEqual(grids.first_bytes({"rows": [run, {**run, "first_byte_us_p99": 623.0}]}, "")[2:], [
-            ["time to first byte, p99", "573.4 – 623.0 µs"], ["memory of all streams", "26.31 MB"],
+            ["time to first byte, p99", "573.4–623.0 µs"], ["memory of all streams", "26.31 MB"],
             ["streams complete", "1,999"], ["streams and requests failed", "4"]])
 
     def test_chain_and_shapes(self):
@@ -58,6 +74,18 @@ class GridsTest(unittest.TestCase):
                     ("ring", 256, 0.25, 1.0), ("ring", 512, 0.0, 9.0))]
         self.assertEqual(grids.shares({"rows": rows}, "M 256 host 16")[1:],
                          [["host, 16", "256", "2.600", "", "2.500", "", "2.700", "2.900"]])
+
+    def test_products_at_home_name_our_way_and_the_best_rival(self):
+        def row(what, limit, measured, rival, ours):
+            return {"check": "bench gemm host", "what": what, "limit": limit, "measured": measured,
+                    "values": {"floor_ms": 2.62, "rival_ms": rival, "ours_ms": ours}}
+        rows = [row("132 SMs, M 1", "2.620 ms (read of W); 2.484 ms (chunked)",
+                    "2.621 ms (symmetric, α 1)", 2.484, 2.6212),
+                row("32 SMs, M 1", "2.624 ms (read of W); 2.477 ms (chunked)", "2.6 ms (ring, α 0)", 2.5, 2.6),
+                {"check": "bench gemm", "what": "132 SMs, M 1"}]
+        self.assertEqual(grids.home_gemm({"rows": rows}, "132 SMs"), [
+            ["M", "floor, ms", "best rival", "ours"],
+            ["1", "2.620", "2.484 (chunked)", "2.621 (symmetric)"]])
 
     def test_bars_of_transfers_name_the_worst_and_what_missed(self):
         small, share = "≤ 0.3 µs over native", "≥ 0.95 of the best set"

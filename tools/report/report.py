@@ -43,7 +43,7 @@ def time_row(row):
             f"≤ {number(wanted)} {unit}" if wanted else "",
             mark(f"{number(row['measured'])} {unit}", not row["met"]),
             f"{row['measured'] / limit:.3f}" if limit else "",
-            f"{number(row['least'])} – {number(row['most'])}")
+            f"{number(row['least'])}–{number(row['most'])}")
 
 
 def rate_row(row):

@@ -37,8 +37,8 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(drawn({"rows": [SWITCH, BYTES]}), [
             "|what|limit|wanted|measured|ratio|runs|", "|---|---|---|---|---|---|",
             "|first token, beside|272.7 ms, bytes over the link|≤ 310.0 ms|**313.3 ms**, missed|"
-            "1.149|302.0 – 313.4|",
-            "|bytes out of HBM|||0.00 B||0.00 – 0.00|"])
+            "1.149|302.0–313.4|",
+            "|bytes out of HBM|||0.00 B||0.00–0.00|"])
 
     def test_rows_of_model_and_of_gpu_check(self):
         self.assertEqual(drawn({"rows": [MODEL]})[-1],

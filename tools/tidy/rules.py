@@ -47,16 +47,11 @@ FUNCTION_LINES_MAX = 70
 KERNEL_LINES_MAX = 250
 COLUMNS_MAX = 100
 MEASUREMENT_WORDS_MAX = 8000  # of all pages together, as `wc -w` counts
+MEASUREMENT_FOLDERS = (("docs", "measurements"), ("docs", "papers"))
 BLOB_BYTES_MAX = 256 * 1024
-<<<<<<< HEAD
-# Programs of their own, the server's list of what it takes, the preload library, whose options are
-# variables, and what sets the driver's.
-OPTIONS_EXEMPT = (r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/"
-                  r"|^src/server/api/prepare\.cc$|^src/preload/|^src/device/cuda/cuda_queues\.\w+$")
-=======
-# Programs of their own, and the preload library, whose options are variables.
-OPTIONS_EXEMPT = r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/|^src/preload/"
->>>>>>> comments
+# Programs of their own, the preload library, whose options are variables, and what sets the driver's.
+OPTIONS_EXEMPT = (r"_(test|bench|fuzz)\.\w+$|/bench/|/testing/|^src/preload/"
+                  r"|^src/device/cuda/cuda_queues\.\w+$")
 # An option, a variable of the environment or a command, in a text.
 OPTION = r'(?:^|[ (])--[a-z][a-z-]+|`causeway |\b(?:CUDA|NVIDIA|CAUSEWAY|LD|OMP)_[A-Z_]+\b'
 # Assertions a function (rooms.py), of the rooms whose state outlives a call. They only rise.
@@ -68,6 +63,11 @@ RIDDLES = r"\b(?:nobody|whoever|whom(?:ever)?|who|somebody|everybody|anybody)\b"
 RIDDLES_MAX = {"model": 2, "text": 1}  # a model's first text; a sentence about people
 # Where no comment may begin with "Of", which leaves its subject to the code below it.
 NO_FRAGMENTS = ("src", "tests")
+# A commit's hash, and how many lines of a page of docs/design may have one: of checks and figures
+# that no page of measurements has. This only falls.
+COMMIT = re.compile(r"(?<![\w/-])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?![\w/-])")
+DESIGN_COMMITS_MAX = {"chunks.md": 1, "fleet.md": 1, "kernels.md": 2, "packages.md": 1, "replay.md": 1,
+                      "server.md": 1, "simulate.md": 12, "slice.md": 1, "text.md": 2, "worker.md": 1}
 
 
 def layers(tree):
@@ -274,13 +274,27 @@ def prose_columns(tree):
 def measurement_words(tree):
     """Pages of measurements say what is, in tables; what was learnt is beside the code."""
     pages = [path for path in tree.texts
-             if path.suffix == ".md" and path.parts[:2] == ("docs", "measurements")]
+             if path.suffix == ".md" and path.parts[:2] in MEASUREMENT_FOLDERS]
     words = {path: len(tree.texts[path].split()) for path in pages}
     if sum(words.values()) > MEASUREMENT_WORDS_MAX:
         longest = max(pages, key=words.get)
         yield Finding(longest, 1, "measurement-words",
-                      f"{sum(words.values())} words in all pages of measurements (at most "
+                      f"{sum(words.values())} words in all pages of measurements and papers (at most "
                       f"{MEASUREMENT_WORDS_MAX}), {words[longest]} in this one")
+
+
+def design_commits(tree):
+    """Pages of design say what is and what was learnt: what each commit took is for docs/measurements
+    to say, and what came before for git."""
+    for path, text in tree.texts.items():
+        if path.suffix != ".md" or path.parts[:2] != ("docs", "design"):
+            continue
+        found = [(number, commit[0]) for number, line in enumerate(text.splitlines(), 1)
+                 if (commit := COMMIT.search(line))]
+        if len(found) > DESIGN_COMMITS_MAX.get(path.name, 0):
+            for number, commit in found:
+                yield Finding(path, number, "design-commits", f"{commit}: figures and their commits "
+                              "belong to docs/measurements, history to git")
 
 
 def links(tree):
@@ -445,14 +459,9 @@ def conformance(tree):
                 yield Finding(page, number, "conformance", f"{name} has no test {case}")
 
 
-<<<<<<< HEAD
 RULES = [layers, program_without_measuring, links_of_rooms, include_cycles, banned_calls,
          header_hygiene, cuda_headers, ratchets,
-         assertion_floors, options_in_libraries, riddles, columns,
-=======
-RULES = [layers, links_of_rooms, include_cycles, banned_calls, header_hygiene, cuda_headers, ratchets,
          assertion_floors, options_in_libraries, riddles, fragments, columns,
->>>>>>> comments
-         prose_columns, measurement_words, links, architecture, numbered_decisions,
+         prose_columns, measurement_words, design_commits, links, architecture, numbered_decisions,
          planted_bugs, unfinished, dead_headers, registered_tests, blobs,
          absolute_paths, request_fields, conformance]

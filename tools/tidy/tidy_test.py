@@ -4,6 +4,7 @@
 import unittest
 from pathlib import PurePosixPath
 
+import house
 import structure
 from rooms import rooms
 from rules import LAYERS
@@ -126,6 +127,23 @@ class TidyTest(unittest.TestCase):
             self.assertEqual(rooms(Tree({PurePosixPath(name): text.encode()}))["kv"].assertions,
                              counted)
 
+    def test_the_house_before_and_now(self):
+        def tree(files):
+            return Tree({PurePosixPath(name): text.encode() for name, text in files.items()})
+        short = "int f(int a) {\n  CAUSEWAY_CHECK(a);\n  a += 1;\n  return a;\n}\n"
+        long = "__global__ void g(int a) {\n" + "  a += 1;\n" * 80 + "}\n"
+        before = tree({"src/kv/a.cc": short, "src/kv/gone.cc": "int x;\n", "docs/a.md": "one two\n"})
+        now = tree({"src/kv/a.cc": short + "int y;\n", "src/kv/b.cu": long,
+                    "src/kv/a_test.cc": long, "apps/c.cc": short, "docs/a.md": "one\n",
+                    "docs/papers/b.md": "two three\n", "docs/measurements/c.md": "four\n"})
+        self.assertEqual(house.table(before, now)[2:], [
+            "|lines|6|88|", "|of the 1 files that are in both|5|6|",
+            "|functions; lines: median, longest|1; 5, 5|2; 44, 82|",
+            "|longest that is no GPU kernel|5|5|", "|functions above 70 lines; of these GPU kernels|0; 0|1; 1|",
+            "|words of measurements and papers; of all pages|0; 2|3; 4|",
+            "|assertions a function: kv, schedule, engine, transfer, fleet, preload"
+            "|1.00, –, –, –, –, –|0.50, –, –, –, –, –|"])
+
     def test_options_in_libraries(self):
         for line in ('f("raise --max-num-seqs");', 'f("--gpu 1 is none");', 'g(1, "(see --gpu)");',
                      'f("see CUDA_VISIBLE_DEVICES");', 'f("LD_LIBRARY_PATH");',
@@ -201,6 +219,22 @@ class TidyTest(unittest.TestCase):
         self.assert_clean(half | {"docs/design/b.md": "x\n" * 4001})
         self.assert_clean(half | {"docs/measurements/b.json": "x\n" * 4001})
         self.assert_finds("measurement-words", half | {"docs/measurements/b.md": "x\n" * 4001})
+        self.assert_clean(half | {"docs/papers/b.md": "x\n" * 4000})
+        self.assert_finds("measurement-words", half | {"docs/papers/b.md": "x\n" * 4001})
+
+    def test_design_commits(self):
+        for text in ("It took 3 s at 0e14327.\n", "Mended (`4d8a5548`), see there.\n",
+                     "| two threads, 6fc72cbd | 52.6 s |\n", "f30ac1832f768db7ba1d7870ff55b62a5aa0c324\n"):
+            self.assert_finds("design-commits", {"docs/design/a.md": text})
+            self.assert_clean({"docs/measurements/a.md": text, "docs/a.md": text})
+        self.assert_clean({"docs/design/a.md": (
+            "Seed 22112026, 3,513,813 requests, defaced, deadbeef, 1a2b3c, 0x1234567f, 1234567-f,\n"
+            "x1234567f, a/1234567f.\n")})
+
+    def test_a_page_of_design_may_have_the_commits_that_it_had(self):
+        line = "None broke a rule at 1c53450.\n"
+        self.assert_clean({"docs/design/fleet.md": line})
+        self.assert_finds("design-commits", {"docs/design/fleet.md": 2 * line})
 
     def test_links(self):
         page = {"docs/design/a.md": "A.\n"}
