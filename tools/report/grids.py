@@ -132,7 +132,8 @@ def shares(document, words):
 def home_gemm(document, words):
     """gpu-check's products whose weight is in host memory: "132 SMs" names the slice."""
     rows = [row for row in document["rows"]
-            if row["check"] == "bench gemm host" and row["what"].startswith(words + ", M ")]
+            if row["check"] == "bench gemm host" and row["what"].startswith(words + ", M ")
+            and "floor_ms" in row["values"]]
     return [["M", "floor, ms", "best rival", "ours"],
             *([row["what"].split(" M ")[1], f"{row['values']['floor_ms']:.3f}",
                f"{row['values']['rival_ms']:.3f} ({_last_way(row['limit'])})",
